@@ -1,0 +1,201 @@
+//! The runtimes under comparison, behind the few calls that every workload makes.
+
+use std::future::Future;
+use std::sync::OnceLock;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+/// One runtime with its settings.
+pub trait Arm: Send + Sync + Sized + 'static {
+    const NAME: &'static str;
+
+    fn new(workers: usize) -> Self;
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output;
+
+    /// Spawns from inside the runtime. Panics on await if the task panicked.
+    fn spawn<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static;
+
+    /// Spawns from inside the runtime and lets the task go.
+    fn launch(future: impl Future<Output = ()> + Send + 'static);
+
+    /// Spawns from any thread and lets the task go.
+    fn launch_from_outside(&self, future: impl Future<Output = ()> + Send + 'static);
+
+    /// Spawns a task that panics, and waits until that is known.
+    fn spawn_panicking() -> impl Future<Output = ()> + Send + 'static;
+}
+
+pub struct Paceline(paceline::Runtime);
+
+impl Arm for Paceline {
+    const NAME: &'static str = "paceline";
+
+    fn new(workers: usize) -> Self {
+        Paceline(paceline::Builder::new().worker_threads(workers).build().unwrap())
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.0.block_on(future)
+    }
+
+    fn spawn<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        paceline::spawn(future)
+    }
+
+    fn launch(future: impl Future<Output = ()> + Send + 'static) {
+        paceline::spawn(future).detach();
+    }
+
+    fn launch_from_outside(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(future).detach();
+    }
+
+    fn spawn_panicking() -> impl Future<Output = ()> + Send + 'static {
+        let task = paceline::spawn(async { panic!("as planned") });
+        async {
+            assert!(task.join().await.is_err_and(|error: paceline::JoinError| error.is_panic()));
+        }
+    }
+}
+
+/// The same without its wake slot.
+pub struct SlotOff(Paceline);
+
+impl Arm for SlotOff {
+    const NAME: &'static str = "slot off";
+
+    fn new(workers: usize) -> Self {
+        let builder = paceline::Builder::new().worker_threads(workers).wake_slot(false);
+        SlotOff(Paceline(builder.build().unwrap()))
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.0.block_on(future)
+    }
+
+    fn spawn<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        Paceline::spawn(future)
+    }
+
+    fn launch(future: impl Future<Output = ()> + Send + 'static) {
+        Paceline::launch(future);
+    }
+
+    fn launch_from_outside(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.0.launch_from_outside(future);
+    }
+
+    fn spawn_panicking() -> impl Future<Output = ()> + Send + 'static {
+        Paceline::spawn_panicking()
+    }
+}
+
+pub struct Tokio(tokio::runtime::Runtime);
+
+impl Arm for Tokio {
+    const NAME: &'static str = "tokio";
+
+    fn new(workers: usize) -> Self {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        Tokio(builder.worker_threads(workers).build().unwrap())
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.0.block_on(future)
+    }
+
+    fn spawn<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        let task = tokio::spawn(future);
+        async { task.await.unwrap() }
+    }
+
+    fn launch(future: impl Future<Output = ()> + Send + 'static) {
+        drop(tokio::spawn(future));
+    }
+
+    fn launch_from_outside(&self, future: impl Future<Output = ()> + Send + 'static) {
+        drop(self.0.spawn(future));
+    }
+
+    fn spawn_panicking() -> impl Future<Output = ()> + Send + 'static {
+        let task = tokio::spawn(async { panic!("as planned") });
+        async {
+            let outcome: Result<(), _> = task.await;
+            assert!(outcome.is_err_and(|error| error.is_panic()));
+        }
+    }
+}
+
+/// async-executor as smol sets it up: one executor for the process, run by its threads.
+pub struct Smol {
+    stop: Vec<async_channel::Sender<()>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+fn executor() -> &'static async_executor::Executor<'static> {
+    static EXECUTOR: OnceLock<async_executor::Executor<'static>> = OnceLock::new();
+    EXECUTOR.get_or_init(async_executor::Executor::new)
+}
+
+impl Arm for Smol {
+    const NAME: &'static str = "async-executor";
+
+    fn new(workers: usize) -> Self {
+        let (mut stop, mut threads) = (Vec::new(), Vec::new());
+        let (ready, running) = mpsc::channel();
+        for _ in 0..workers {
+            let (sender, receiver) = async_channel::bounded::<()>(1);
+            let ready = ready.clone();
+            stop.push(sender);
+            threads.push(std::thread::spawn(move || {
+                ready.send(()).unwrap();
+                let _ = futures_lite::future::block_on(executor().run(receiver.recv()));
+            }));
+        }
+        (0..workers).for_each(|_| running.recv().unwrap());
+        Smol { stop, threads }
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        futures_lite::future::block_on(future)
+    }
+
+    fn spawn<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send + 'static {
+        executor().spawn(future)
+    }
+
+    fn launch(future: impl Future<Output = ()> + Send + 'static) {
+        executor().spawn(future).detach();
+    }
+
+    fn launch_from_outside(&self, future: impl Future<Output = ()> + Send + 'static) {
+        Smol::launch(future);
+    }
+
+    fn spawn_panicking() -> impl Future<Output = ()> + Send + 'static {
+        let task = executor().spawn(async { panic!("as planned") });
+        async {
+            use futures::FutureExt;
+            let outcome: Result<(), _> = std::panic::AssertUnwindSafe(task).catch_unwind().await;
+            assert!(outcome.is_err());
+        }
+    }
+}
+
+impl Drop for Smol {
+    fn drop(&mut self) {
+        self.stop.clear();
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+    }
+}

@@ -1,0 +1,6 @@
+//! What both benches share: the arms, the workloads, the measuring.
+#![allow(dead_code)] // each bench uses its part
+
+pub mod arms;
+pub mod measure;
+pub mod workloads;

@@ -1,0 +1,321 @@
+//! One body per workload, generic over the runtime. See benches/README.md for what each is for.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Instant;
+
+use futures::channel::oneshot;
+
+use super::arms::Arm;
+use super::measure::{Histogram, Sample, measured};
+
+/// Workers of every runtime, unless the workload says otherwise.
+pub const WORKERS: usize = 2;
+
+/// Tells the waiter when the last of `count` has gone.
+#[derive(Clone)]
+struct Countdown(Arc<(AtomicUsize, Mutex<Option<oneshot::Sender<()>>>)>);
+
+fn countdown(count: usize) -> (Countdown, oneshot::Receiver<()>) {
+    let (sender, receiver) = oneshot::channel();
+    (Countdown(Arc::new((AtomicUsize::new(count), Mutex::new(Some(sender))))), receiver)
+}
+
+impl Countdown {
+    fn one_less(&self) {
+        if self.0.0.fetch_sub(1, AcqRel) == 1 {
+            let _ = self.0.1.lock().unwrap().take().unwrap().send(());
+        }
+    }
+}
+
+/// Yields without any runtime's help.
+fn yield_now() -> impl Future<Output = ()> + Send {
+    let mut yielded = false;
+    poll_fn(move |cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+async fn spawn_all<A: Arm>(count: usize) {
+    let (left, done) = countdown(count);
+    for _ in 0..count {
+        let left = left.clone();
+        A::launch(async move { left.one_less() });
+    }
+    done.await.unwrap();
+}
+
+/// `block_on` spawns empty tasks.
+pub fn spawn_many<A: Arm>(arm: &A) -> Sample {
+    measured(10_000, || arm.block_on(spawn_all::<A>(10_000)))
+}
+
+/// A task on a worker spawns empty tasks.
+pub fn spawn_inside<A: Arm>(arm: &A) -> Sample {
+    measured(10_000, || arm.block_on(async { A::spawn(spawn_all::<A>(10_000)).await }))
+}
+
+/// A task spawns a task, and so on.
+pub fn chained_spawn<A: Arm>(arm: &A) -> Sample {
+    const DEPTH: usize = 1_000;
+    const CHAINS: usize = 10;
+    fn link<A: Arm>(depth: usize, done: oneshot::Sender<()>) {
+        A::launch(async move {
+            match depth {
+                0 => done.send(()).unwrap(),
+                _ => link::<A>(depth - 1, done),
+            }
+        });
+    }
+    measured((CHAINS * DEPTH) as u64, || {
+        arm.block_on(async {
+            for _ in 0..CHAINS {
+                let (done, end) = oneshot::channel();
+                link::<A>(DEPTH, done);
+                end.await.unwrap();
+            }
+        });
+    })
+}
+
+async fn spawn_and_await<A: Arm>(count: usize) {
+    for _ in 0..count {
+        A::spawn(async {}).await;
+    }
+}
+
+/// A worker task spawns a task and awaits it, again and again.
+pub fn spawn_await<A: Arm>(arm: &A) -> Sample {
+    measured(10_000, || arm.block_on(async { A::spawn(spawn_and_await::<A>(10_000)).await }))
+}
+
+/// The same from the future of `block_on`.
+pub fn spawn_await_main<A: Arm>(arm: &A) -> Sample {
+    measured(1_000, || arm.block_on(spawn_and_await::<A>(1_000)))
+}
+
+fn yields<A: Arm>(arm: &A, tasks: usize, each: usize) -> Sample {
+    measured((tasks * each) as u64, || {
+        arm.block_on(async {
+            let (left, done) = countdown(tasks);
+            for _ in 0..tasks {
+                let left = left.clone();
+                A::launch(async move {
+                    for _ in 0..each {
+                        yield_now().await;
+                    }
+                    left.one_less();
+                });
+            }
+            done.await.unwrap();
+        });
+    })
+}
+
+/// 200 tasks yield 1,000 times each.
+pub fn yield_200<A: Arm>(arm: &A) -> Sample {
+    yields(arm, 200, 1_000)
+}
+
+/// One task yields 100,000 times.
+pub fn yield_1<A: Arm>(arm: &A) -> Sample {
+    yields(arm, 1, 100_000)
+}
+
+/// 1,000 tasks, each with a child, that exchange two oneshots.
+pub fn ping_pong<A: Arm>(arm: &A) -> Sample {
+    const PAIRS: usize = 1_000;
+    measured(PAIRS as u64, || {
+        arm.block_on(async {
+            let (left, done) = countdown(PAIRS);
+            for _ in 0..PAIRS {
+                let left = left.clone();
+                A::launch(async move {
+                    let (ping, pinged) = oneshot::channel();
+                    let (pong, ponged) = oneshot::channel();
+                    A::launch(async move {
+                        pinged.await.unwrap();
+                        pong.send(()).unwrap();
+                    });
+                    ping.send(()).unwrap();
+                    ponged.await.unwrap();
+                    left.one_less();
+                });
+            }
+            done.await.unwrap();
+        });
+    })
+}
+
+/// Two tasks that exchange messages over channels of capacity 1.
+async fn pair<A: Arm>(messages: usize) {
+    let (ping, pings) = async_channel::bounded(1);
+    let (pong, pongs) = async_channel::bounded(1);
+    let echo = A::spawn(async move {
+        while let Ok(message) = pings.recv().await {
+            pong.send(message).await.unwrap();
+        }
+    });
+    let caller = A::spawn(async move {
+        for message in 0..messages {
+            ping.send(message).await.unwrap();
+            assert_eq!(pongs.recv().await, Ok(message));
+        }
+    });
+    caller.await;
+    echo.await;
+}
+
+/// One pair alone; an operation is one message there and back.
+pub fn pair_alone<A: Arm>(arm: &A) -> Sample {
+    measured(50_000, || arm.block_on(pair::<A>(50_000)))
+}
+
+/// One pair beside 200 tasks that yield; watched is how long these wait for their next turn.
+pub fn pair_beside_yielders<A: Arm>(arm: &A) -> Sample {
+    const MESSAGES: usize = 2_000;
+    let waits = Arc::new(Mutex::new(Histogram::new()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut sample = arm.block_on(async {
+        let yielders: Vec<_> = (0..200)
+            .map(|_| {
+                let (stop, waits) = (stop.clone(), waits.clone());
+                A::spawn(async move {
+                    let mut mine = Histogram::new();
+                    while !stop.load(Relaxed) {
+                        let before = Instant::now();
+                        yield_now().await;
+                        mine.add(before.elapsed());
+                    }
+                    waits.lock().unwrap().merge(&mine);
+                })
+            })
+            .collect();
+        let (mut pair, mut sample) = (Box::pin(pair::<A>(MESSAGES)), Sample::default());
+        let mut started = None;
+        // The clock runs from the first poll to the last, within the runtime.
+        poll_fn(|cx| {
+            let start = *started.get_or_insert_with(Instant::now);
+            let polled = pair.as_mut().poll(cx);
+            sample.elapsed = start.elapsed();
+            polled
+        })
+        .await;
+        stop.store(true, Relaxed);
+        for yielder in yielders {
+            yielder.await;
+        }
+        sample
+    });
+    sample.ops = MESSAGES as u64;
+    sample.watched_p99 = Some(waits.lock().unwrap().quantile(0.99));
+    sample
+}
+
+/// The future of `block_on` and one task exchange messages.
+pub fn main_round_trip<A: Arm>(arm: &A) -> Sample {
+    const TRIPS: usize = 2_000;
+    measured(TRIPS as u64, || {
+        arm.block_on(async {
+            let (ping, pings) = async_channel::bounded(1);
+            let (pong, pongs) = async_channel::bounded(1);
+            A::launch(async move {
+                while let Ok(message) = pings.recv().await {
+                    pong.send(message).await.unwrap();
+                }
+            });
+            for trip in 0..TRIPS {
+                ping.send(trip).await.unwrap();
+                assert_eq!(pongs.recv().await, Ok(trip));
+            }
+        });
+    })
+}
+
+/// A foreign thread and a task exchange messages while the runtime has nothing else to do.
+pub fn remote_round_trip<A: Arm>(arm: &A) -> Sample {
+    const TRIPS: usize = 2_000;
+    let (ping, pings) = async_channel::bounded(1);
+    let (pong, pongs) = async_channel::bounded(1);
+    arm.launch_from_outside(async move {
+        while let Ok(message) = pings.recv().await {
+            pong.send(message).await.unwrap();
+        }
+    });
+    measured(TRIPS as u64, || {
+        for trip in 0..TRIPS {
+            ping.send_blocking(trip).unwrap();
+            assert_eq!(pongs.recv_blocking(), Ok(trip));
+        }
+    })
+}
+
+/// A runtime is made, runs nothing, and is dropped.
+pub fn lifecycle<A: Arm, const WORKERS: usize>(_: &A) -> Sample {
+    const CYCLES: u64 = 50;
+    measured(CYCLES, || (0..CYCLES).for_each(|_| A::new(WORKERS).block_on(async {})))
+}
+
+/// The same with one task per worker.
+pub fn lifecycle_with_work<A: Arm>(_: &A) -> Sample {
+    const CYCLES: u64 = 50;
+    measured(CYCLES, || {
+        for _ in 0..CYCLES {
+            A::new(WORKERS).block_on(async {
+                let tasks: Vec<_> = (0..WORKERS).map(|_| A::spawn(async {})).collect();
+                for task in tasks {
+                    task.await;
+                }
+            });
+        }
+    })
+}
+
+fn primes(range: std::ops::Range<u64>) -> u64 {
+    let is_prime = |n: &u64| *n > 1 && (2..).take_while(|d| d * d <= *n).all(|d| n % d != 0);
+    range.filter(is_prime).count() as u64
+}
+
+/// The primes below 200,000, counted in 64 tasks.
+pub fn fan_out_compute<A: Arm>(arm: &A) -> Sample {
+    const BELOW: u64 = 200_000;
+    const PARTS: u64 = 64;
+    let found = Arc::new(AtomicU64::new(0));
+    let sample = measured(PARTS, || {
+        arm.block_on(async {
+            let (left, done) = countdown(PARTS as usize);
+            for part in 0..PARTS {
+                let (left, found) = (left.clone(), found.clone());
+                A::launch(async move {
+                    found.fetch_add(primes(BELOW * part / PARTS..BELOW * (part + 1) / PARTS), Relaxed);
+                    left.one_less();
+                });
+            }
+            done.await.unwrap();
+        });
+    });
+    assert_eq!(found.load(Relaxed), 17_984);
+    sample
+}
+
+/// 1,000 tasks that panic, each joined.
+pub fn catch_panics<A: Arm>(arm: &A) -> Sample {
+    const TASKS: usize = 1_000;
+    measured(TASKS as u64, || {
+        arm.block_on(async {
+            let tasks: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> =
+                (0..TASKS).map(|_| Box::pin(A::spawn_panicking()) as _).collect();
+            for task in tasks {
+                task.await;
+            }
+        });
+    })
+}

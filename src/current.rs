@@ -1,0 +1,218 @@
+//! This thread's place: which scheduler it works for, which processor it holds.
+//! Knows nothing of how it got them.
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::task::Waker;
+
+use crate::processor::{Lease, Processor};
+use crate::shared::Shared;
+use crate::sync::Arc;
+
+struct This {
+    /// Of the innermost frame; null outside.
+    shared: Cell<*const Shared>,
+    /// Held by the innermost frame; null if it has none.
+    processor: Cell<*const Processor>,
+    frame: Cell<*const Frame>,
+    /// `enter` guards within the innermost frame.
+    entered: Cell<bool>,
+    /// The waker that async-task made for the poll under way.
+    waker: Cell<*const Waker>,
+    unconstrained: Cell<bool>,
+}
+
+thread_local! {
+    // No destructor: usable from the destructors of other thread-locals.
+    static THIS: This = const {
+        This {
+            shared: Cell::new(ptr::null()),
+            processor: Cell::new(ptr::null()),
+            frame: Cell::new(ptr::null()),
+            entered: Cell::new(false),
+            waker: Cell::new(ptr::null()),
+            unconstrained: Cell::new(false),
+        }
+    };
+    static ENTERED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+}
+
+/// The processor of `shared` that this thread holds.
+///
+/// The pointer is only compared; what it points to is not touched unless it is held.
+#[inline]
+pub(crate) fn lease<'a>(shared: *const Shared) -> Option<Lease<'a>> {
+    THIS.with(|this| {
+        let processor = this.processor.get();
+        if processor.is_null() || this.shared.get() != shared {
+            return None;
+        }
+        // SAFETY: a non-null processor in the innermost frame was given to this thread and not
+        // given back, and the frame keeps `shared` alive, processors included.
+        Some(unsafe { Lease::new(&*shared, &*processor) })
+    })
+}
+
+/// As [`lease`], of whichever scheduler this thread works for.
+#[inline]
+pub(crate) fn with_lease<R>(use_it: impl FnOnce(Option<Lease<'_>>) -> R) -> R {
+    use_it(lease(THIS.with(|this| this.shared.get())))
+}
+
+/// This thread holds that processor from now on, or none.
+pub(crate) fn set_processor(processor: Option<&Processor>) {
+    THIS.with(|this| this.processor.set(processor.map_or(ptr::null(), ptr::from_ref)));
+}
+
+/// One worker loop or `block_on` on this thread's stack.
+struct Frame {
+    shared: *const Shared,
+    /// What the enclosing frame had when this one began.
+    outer: Cell<Place>,
+    parent: *const Frame,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    shared: *const Shared,
+    processor: *const Processor,
+    entered: bool,
+    waker: *const Waker,
+    unconstrained: bool,
+}
+
+/// Runs `body` with `shared` as this thread's scheduler, without a processor at first.
+/// `body` learns whether it is nested in another frame.
+pub(crate) fn within<R>(shared: &Arc<Shared>, body: impl FnOnce(bool) -> R) -> R {
+    struct Restore<'a>(&'a Frame);
+    impl Drop for Restore<'_> {
+        fn drop(&mut self) {
+            let outer = self.0.outer.get();
+            THIS.with(|this| {
+                this.shared.set(outer.shared);
+                this.processor.set(outer.processor);
+                this.entered.set(outer.entered);
+                this.waker.set(outer.waker);
+                this.unconstrained.set(outer.unconstrained);
+                this.frame.set(self.0.parent);
+            });
+        }
+    }
+    let frame = THIS.with(|this| Frame {
+        shared: Arc::as_ptr(shared),
+        outer: Cell::new(Place {
+            shared: this.shared.replace(Arc::as_ptr(shared)),
+            processor: this.processor.replace(ptr::null()),
+            entered: this.entered.replace(false),
+            waker: this.waker.replace(ptr::null()),
+            unconstrained: this.unconstrained.replace(false),
+        }),
+        parent: this.frame.get(),
+    });
+    let nested = !frame.parent.is_null();
+    THIS.with(|this| this.frame.set(&frame));
+    let _restore = Restore(&frame);
+    body(nested)
+}
+
+/// Walks the frames of this thread, the innermost first.
+fn frames<R>(mut visit: impl FnMut(&Frame) -> Option<R>) -> Option<R> {
+    let mut frame = THIS.with(|this| this.frame.get());
+    while !frame.is_null() {
+        // SAFETY: a frame outlives its place in this list, which `within` ends before it returns.
+        let here = unsafe { &*frame };
+        if let Some(found) = visit(here) {
+            return Some(found);
+        }
+        frame = here.parent;
+    }
+    None
+}
+
+/// Whether this thread is in the middle of that scheduler's work.
+pub(crate) fn is_inside(shared: &Shared) -> bool {
+    frames(|frame| ptr::eq(frame.shared, shared).then_some(())).is_some()
+}
+
+/// Gives back every processor that the frames around the innermost one hold: this thread is
+/// about to block.
+pub(crate) fn give_up_outer(give_up: impl Fn(Lease<'_>)) {
+    frames(|frame| {
+        let outer = frame.outer.get();
+        if !outer.processor.is_null() {
+            frame.outer.set(Place { processor: ptr::null(), ..outer });
+            // SAFETY: the enclosing frame held it and keeps `outer.shared` alive; from now on it
+            // finds that it holds none.
+            give_up(unsafe { Lease::new(&*outer.shared, &*outer.processor) });
+        }
+        None::<()>
+    });
+}
+
+/// The scheduler that `spawn` means on this thread.
+pub(crate) fn shared() -> Option<Arc<Shared>> {
+    THIS.with(|this| {
+        if this.entered.get() {
+            // Out of reach only while this thread's own destructors run.
+            ENTERED.try_with(|entered| entered.borrow().clone()).ok().flatten()
+        } else {
+            // SAFETY: the innermost frame keeps its scheduler alive.
+            unsafe { this.shared.get().as_ref() }.map(Shared::arc)
+        }
+    })
+}
+
+/// Whether [`shared`] is the scheduler of the innermost frame, so that its processor counts.
+#[inline]
+pub(crate) fn is_entered() -> bool {
+    THIS.with(|this| this.entered.get())
+}
+
+/// What was entered before.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    entered: bool,
+    shared: Option<Arc<Shared>>,
+}
+
+/// Makes `shared` the scheduler that `spawn` means; [`leave`] wants back what this returns.
+pub(crate) fn enter(shared: Arc<Shared>) -> Entered {
+    let shared = ENTERED.with(|entered| entered.replace(Some(shared)));
+    Entered { entered: THIS.with(|this| this.entered.replace(true)), shared }
+}
+
+pub(crate) fn leave(before: Entered) {
+    THIS.with(|this| this.entered.set(before.entered));
+    // Dropped outside of the cell's borrow.
+    drop(ENTERED.try_with(|entered| entered.replace(before.shared)));
+}
+
+/// Notes whose poll is under way, until the guard is dropped.
+#[inline]
+pub(crate) fn polling(waker: &Waker) -> impl Drop + use<> {
+    struct Before(*const Waker);
+    impl Drop for Before {
+        #[inline]
+        fn drop(&mut self) {
+            THIS.with(|this| this.waker.set(self.0));
+        }
+    }
+    Before(THIS.with(|this| this.waker.replace(waker)))
+}
+
+/// Whether `waker` is the one of the poll under way: its `wake` runs no foreign code.
+#[inline]
+pub(crate) fn is_polled_by(waker: &Waker) -> bool {
+    let current = THIS.with(|this| this.waker.get());
+    // SAFETY: set by `polling`, whose guard ends before the waker does.
+    unsafe { current.as_ref() }.is_some_and(|current| current.will_wake(waker))
+}
+
+/// Sets whether cooperation is off, and returns what was set before.
+pub(crate) fn set_unconstrained(on: bool) -> bool {
+    THIS.with(|this| this.unconstrained.replace(on))
+}
+
+pub(crate) fn is_unconstrained() -> bool {
+    THIS.with(|this| this.unconstrained.get())
+}

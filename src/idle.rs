@@ -1,0 +1,410 @@
+#![doc = include_str!("idle.md")]
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::atomic::{AtomicU64, Ordering::*, fence};
+use crate::sync::{Mutex, lock};
+
+/// How many processors are idle, and how many threads search. Each fits 32 bits.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    idle: u32,
+    searching: u32,
+}
+
+const ONE_IDLE: u64 = 1 << 32;
+const ONE_SEARCHING: u64 = 1;
+
+impl Counts {
+    fn unpack(word: u64) -> Self {
+        Counts { idle: (word >> 32) as u32, searching: word as u32 }
+    }
+}
+
+/// Whoever holds this is counted as searching. Given up by [`Idle::found`] or [`Idle::park`].
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Searching(());
+
+impl Searching {
+    /// The evidence that came with a [`Wake`], remade by the thread that was woken: whoever
+    /// delivered the wake forgot its own.
+    pub(crate) fn handed_over() -> Self {
+        Searching(())
+    }
+}
+
+/// A processor that was taken out of idleness for a thread, which is counted as searching.
+/// Whoever is handed this must start the thread on it.
+#[must_use]
+pub(crate) struct Wake<T> {
+    pub(crate) processor: usize,
+    /// A parked thread; none is parked if this is `None`, and a new one is wanted.
+    pub(crate) thread: Option<T>,
+    pub(crate) searching: Searching,
+}
+
+/// The runtime is closed; what was to be parked stays with the caller.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Closed;
+
+struct Lists<T> {
+    processors: Vec<usize>,
+    threads: Vec<T>,
+    closed: bool,
+}
+
+/// Who sleeps and who searches.
+pub(crate) struct Idle<T> {
+    processors: usize,
+    /// Written under `lists` where idleness changes, and by searchers without it.
+    counts: CachePadded<AtomicU64>,
+    lists: Mutex<Lists<T>>,
+}
+
+impl<T: PartialEq> Idle<T> {
+    /// All processors idle, no thread parked.
+    pub(crate) fn new(processors: usize) -> Self {
+        Idle {
+            processors,
+            counts: CachePadded::new(AtomicU64::new(processors as u64 * ONE_IDLE)),
+            lists: Mutex::new(Lists {
+                processors: (0..processors).rev().collect(),
+                threads: Vec::new(),
+                closed: false,
+            }),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::unpack(self.counts.load(SeqCst))
+    }
+
+    fn change(&self, added: u64, removed: u64) -> Counts {
+        let before = self.counts.fetch_add(added.wrapping_sub(removed), SeqCst);
+        let now = Counts::unpack(before.wrapping_add(added).wrapping_sub(removed));
+        debug_assert!(now.idle as usize <= self.processors, "{now:?} after +{added} -{removed}");
+        now
+    }
+
+    /// A cheap look: would a wake-up find an idle processor, and nobody searching?
+    #[inline]
+    pub(crate) fn may_wake(&self) -> bool {
+        let counts = Counts::unpack(self.counts.load(Relaxed));
+        counts.idle > 0 && counts.searching == 0
+    }
+
+    /// Whether nothing runs: every processor is idle.
+    pub(crate) fn is_all_idle(&self) -> bool {
+        self.counts().idle as usize == self.processors
+    }
+
+    pub(crate) fn idle_processors(&self) -> usize {
+        self.counts().idle as usize
+    }
+
+    /// At most half of the processors search at a time.
+    pub(crate) fn most_searchers(&self) -> usize {
+        self.processors.div_ceil(2)
+    }
+
+    /// After work was published: whom to wake for it, if fewer than `wanted` threads search.
+    pub(crate) fn wake(&self, wanted: usize) -> Option<Wake<T>> {
+        // Ordering P1: store-load; the work was published before this, the counts are read after.
+        // Pairs with P2 and P3.
+        fence(SeqCst);
+        let allows = |counts: Counts| counts.idle > 0 && (counts.searching as usize) < wanted;
+        if !allows(self.counts()) {
+            return None;
+        }
+        let mut lists = lock(&self.lists);
+        if !allows(self.counts()) {
+            return None;
+        }
+        let processor = lists.processors.pop()?;
+        self.change(ONE_SEARCHING, ONE_IDLE);
+        Some(Wake { processor, thread: lists.threads.pop(), searching: Searching(()) })
+    }
+
+    /// An idle processor for a thread that has something to do, if there is one.
+    pub(crate) fn acquire(&self) -> Option<usize> {
+        let processor = lock(&self.lists).processors.pop()?;
+        self.change(0, ONE_IDLE);
+        Some(processor)
+    }
+
+    /// A processor with work on it changes hands: to whom.
+    pub(crate) fn hand_over(&self, processor: usize) -> Result<Wake<T>, Closed> {
+        let mut lists = lock(&self.lists);
+        if lists.closed {
+            return Err(Closed);
+        }
+        self.change(ONE_SEARCHING, 0);
+        Ok(Wake { processor, thread: lists.threads.pop(), searching: Searching(()) })
+    }
+
+    /// Leave to search, unless enough do.
+    pub(crate) fn begin_search(&self) -> Option<Searching> {
+        let most = self.most_searchers() as u64;
+        let may = |word| (u64::from(Counts::unpack(word).searching) < most).then_some(word + 1);
+        self.counts.fetch_update(SeqCst, Relaxed, may).ok().map(|_| Searching(()))
+    }
+
+    /// The search is over because there is something to do. If it was the last one, the caller
+    /// gets whom to wake next, provided that `more` says that there is more.
+    pub(crate) fn found(&self, _: Searching, more: impl FnOnce() -> bool) -> Option<Wake<T>> {
+        if self.change(0, ONE_SEARCHING).searching > 0 {
+            return None;
+        }
+        // Ordering P2: store-load; a publisher that saw us searching woke nobody: look again.
+        // Pairs with P1.
+        fence(SeqCst);
+        if more() { self.wake(1) } else { None }
+    }
+
+    /// A processor without work becomes idle, and with it `thread`, if it is to sleep.
+    ///
+    /// `more` looks once more for work that was published meanwhile; then the caller gets whom to
+    /// wake for it: most likely the very thread that it just parked.
+    pub(crate) fn park(
+        &self,
+        processor: usize,
+        thread: Option<T>,
+        searching: Option<Searching>,
+        more: impl FnOnce() -> bool,
+    ) -> Result<Option<Wake<T>>, Closed> {
+        let mut lists = lock(&self.lists);
+        if lists.closed {
+            return Err(Closed);
+        }
+        lists.processors.push(processor);
+        lists.threads.extend(thread);
+        let now = self.change(ONE_IDLE, searching.map_or(0, |_| ONE_SEARCHING));
+        drop(lists);
+        // Whoever still searches looks again itself when it stops.
+        if now.searching > 0 {
+            return Ok(None);
+        }
+        // Ordering P3: store-load; idleness was announced before this, the work is looked at
+        // after. Pairs with P1.
+        fence(SeqCst);
+        Ok(if more() { self.wake(1) } else { None })
+    }
+
+    /// A thread without a processor sleeps.
+    pub(crate) fn park_thread(&self, thread: T) -> Result<(), Closed> {
+        let mut lists = lock(&self.lists);
+        if lists.closed {
+            return Err(Closed);
+        }
+        lists.threads.push(thread);
+        Ok(())
+    }
+
+    /// The thread sleeps no more. False if it was chosen already: a processor is on its way.
+    pub(crate) fn withdraw(&self, thread: &T) -> bool {
+        let mut lists = lock(&self.lists);
+        let place = lists.threads.iter().rposition(|parked| parked == thread);
+        place.map(|place| lists.threads.remove(place)).is_some()
+    }
+
+    /// Whether as many threads sleep as there are processors: one more is of no use.
+    pub(crate) fn has_enough_threads(&self) -> bool {
+        lock(&self.lists).threads.len() >= self.processors
+    }
+
+    /// Nobody may park from now on. Returns the idle processors and the parked threads.
+    pub(crate) fn close(&self) -> (Vec<usize>, Vec<T>) {
+        let mut lists = lock(&self.lists);
+        lists.closed = true;
+        let processors = std::mem::take(&mut lists.processors);
+        self.change(0, processors.len() as u64 * ONE_IDLE);
+        (processors, std::mem::take(&mut lists.threads))
+    }
+}
+
+#[cfg(all(test, not(paceline_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_searcher_is_enough_unless_more_are_wanted() {
+        let idle: Idle<u32> = Idle::new(4);
+        let first = idle.wake(1).expect("all are idle");
+        assert_eq!((first.processor, first.thread), (0, None));
+        assert!(idle.wake(1).is_none() && !idle.may_wake());
+        let second = idle.wake(2).expect("two were wanted");
+        assert!(idle.found(first.searching, || true).is_none(), "the second searches on");
+        let third = idle.found(second.searching, || true).expect("the last one wakes the next");
+        assert!(idle.found(third.searching, || false).is_none());
+        assert_eq!(idle.idle_processors(), 1);
+    }
+
+    #[test]
+    fn the_last_parked_thread_is_woken_first() {
+        let idle: Idle<u32> = Idle::new(2);
+        let processors = [idle.acquire(), idle.acquire()].map(Option::unwrap);
+        assert!(idle.acquire().is_none());
+        assert!(idle.park(processors[0], Some(7), None, || false).unwrap().is_none());
+        let searching = idle.begin_search();
+        assert!(idle.park(processors[1], Some(8), searching, || false).unwrap().is_none());
+        assert!(idle.has_enough_threads() && idle.is_all_idle());
+        assert_eq!(idle.wake(1).unwrap().thread, Some(8));
+        assert!(!idle.withdraw(&8) && idle.withdraw(&7));
+    }
+
+    #[test]
+    fn a_closed_one_parks_nobody() {
+        let idle: Idle<u32> = Idle::new(2);
+        let processor = idle.acquire().unwrap();
+        assert_eq!(idle.close(), (vec![1], vec![]));
+        assert!(idle.park(processor, Some(1), None, || true).is_err());
+        assert!(idle.wake(1).is_none() && idle.acquire().is_none());
+        assert!(idle.hand_over(processor).is_err());
+    }
+}
+
+#[cfg(all(test, paceline_loom))]
+mod models {
+    use super::*;
+    use crate::sync::Arc;
+    use crate::sync::atomic::AtomicUsize;
+
+    /// Stands for the injector, the mailbox of the one thread, and its wake-up.
+    struct Stage {
+        idle: Idle<u32>,
+        work: AtomicUsize,
+        mail: AtomicUsize,
+        notify: loom::sync::Notify,
+    }
+
+    impl Stage {
+        fn new(processors: usize) -> Arc<Self> {
+            Arc::new(Stage {
+                idle: Idle::new(processors),
+                work: AtomicUsize::new(0),
+                mail: AtomicUsize::new(0),
+                notify: loom::sync::Notify::new(),
+            })
+        }
+
+        fn deliver(&self, wake: Option<Wake<u32>>) {
+            if let Some(wake) = wake {
+                assert_eq!(wake.thread, Some(1), "the one thread was parked");
+                std::mem::forget(wake.searching);
+                self.mail.store(wake.processor + 1, Release);
+                self.notify.notify();
+            }
+        }
+
+        fn publish(&self) {
+            self.work.fetch_add(1, Relaxed);
+            self.deliver(self.idle.wake(1));
+        }
+
+        fn take(&self) -> bool {
+            self.work.fetch_update(AcqRel, Relaxed, |n| n.checked_sub(1)).is_ok()
+        }
+
+        /// Runs until so many items were taken.
+        fn work(&self, items: usize, search: bool) {
+            let mut processor = self.idle.acquire().unwrap();
+            let mut searching = None;
+            let mut taken = 0;
+            while taken < items {
+                if self.take() {
+                    taken += 1;
+                    if let Some(searching) = searching.take() {
+                        self.deliver(self.idle.found(searching, || self.work.load(Relaxed) > 0));
+                    }
+                    continue;
+                }
+                if search && searching.is_none() {
+                    searching = self.idle.begin_search();
+                    continue;
+                }
+                let more = || self.work.load(Relaxed) > 0;
+                let wake = self.idle.park(processor, Some(1), searching.take(), more).unwrap();
+                self.deliver(wake);
+                processor = loop {
+                    let mail = self.mail.swap(0, Acquire);
+                    if mail > 0 {
+                        break mail - 1;
+                    }
+                    self.notify.wait();
+                };
+                searching = Some(Searching(()));
+            }
+        }
+    }
+
+    /// Work comes from outside while the only worker parks.
+    #[test]
+    fn push_racing_park_is_never_lost() {
+        loom::model(|| {
+            let stage = Stage::new(1);
+            let worker = {
+                let stage = stage.clone();
+                loom::thread::spawn(move || stage.work(1, false))
+            };
+            stage.work.fetch_add(1, Relaxed);
+            let wake = stage.idle.wake(1);
+            // The worker may not have started: then the processor itself was idle.
+            match wake {
+                Some(Wake { thread: None, processor, .. }) => {
+                    stage.idle.park(processor, None, Some(Searching(())), || false).unwrap();
+                }
+                wake => stage.deliver(wake),
+            }
+            worker.join().unwrap();
+        });
+    }
+
+    /// Work comes while the only worker searches: the publisher relies on the searcher.
+    #[test]
+    fn push_that_saw_a_searcher_is_found_by_it() {
+        loom::model(|| {
+            let stage = Stage::new(2);
+            let publisher = {
+                let stage = stage.clone();
+                loom::thread::spawn(move || {
+                    stage.work.fetch_add(1, Relaxed);
+                    // Only the thread that searches could be woken; processor 1 has no thread.
+                    if let Some(wake) = stage.idle.wake(1) {
+                        match wake.thread {
+                            Some(_) => stage.deliver(Some(wake)),
+                            None => {
+                                let more = || stage.work.load(Relaxed) > 0;
+                                let next =
+                                    stage.idle.park(wake.processor, None, Some(wake.searching), more);
+                                if let Ok(Some(next)) = next {
+                                    if next.thread.is_some() {
+                                        stage.deliver(Some(next));
+                                    }
+                                }
+                            }
+                        }
+                    }
+                })
+            };
+            let spare = stage.idle.acquire();
+            if let Some(spare) = spare {
+                let taken = stage.take();
+                let searching = stage.idle.begin_search();
+                let found = taken || stage.take();
+                if !found {
+                    let more = || stage.work.load(Relaxed) > 0;
+                    match stage.idle.park(spare, None, searching, more).unwrap() {
+                        Some(wake) => std::mem::forget(wake.searching),
+                        None => {
+                            publisher.join().unwrap();
+                            return;
+                        }
+                    }
+                    assert!(stage.take());
+                }
+            }
+            publisher.join().unwrap();
+        });
+    }
+}

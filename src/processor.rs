@@ -1,0 +1,262 @@
+//! A processor: what a thread must hold to run tasks. A wake slot, a local queue, a timeslice,
+//! counters. There are as many as the runtime's configured parallelism, so no more tasks run at
+//! once, however many threads take turns in holding them. (Go calls it a P.)
+//! Knows nothing of the loop that drives it; see [`crate::worker`].
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+
+use crate::cadence::Cadence;
+use crate::idle::Searching;
+use crate::queue::{Owner, Stealer};
+use crate::shared::{Runnable, Shared};
+use crate::slice::Slice;
+use crate::slot::Slot;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use crate::tally;
+
+/// A counter with one writer at a time, read by anyone.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed) + n, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What the holder counts. See [`WorkerMetrics`](crate::WorkerMetrics) for what each means.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) polls: Counter,
+    pub(crate) slot_hits: Counter,
+    pub(crate) slot_displacements: Counter,
+    pub(crate) slices_spent: Counter,
+    pub(crate) forced_yields: Counter,
+    pub(crate) injected: Counter,
+    pub(crate) steals: Counter,
+    pub(crate) stolen: Counter,
+    pub(crate) wakes: Counter,
+    pub(crate) spins_won: Counter,
+    pub(crate) parks: Counter,
+}
+
+/// Written by the ticker, read by the holder.
+#[derive(Default)]
+pub(crate) struct Verdict {
+    /// The slice outlived its length.
+    pub(crate) slice_over: AtomicBool,
+    pub(crate) rescues: Counter,
+}
+
+/// Only the thread that holds the processor may touch this.
+struct Own {
+    queue: Owner<Runnable>,
+    slice: Slice,
+    cadence: Cadence,
+    searching: Cell<Option<Searching>>,
+    /// Since when the queue has had a backlog that a sleeper could help with.
+    backlog_since: Cell<Option<Instant>>,
+    /// The ticker was seen awake since the processor was taken.
+    watched: Cell<bool>,
+    random: Cell<u32>,
+}
+
+/// What others may look at; written by the holder.
+pub(crate) struct Open {
+    pub(crate) slot: Slot<Runnable>,
+    pub(crate) counters: Counters,
+    pub(crate) share: tally::Share,
+    pub(crate) stealer: Stealer<Runnable>,
+}
+
+pub(crate) struct Processor {
+    pub(crate) index: usize,
+    own: CachePadded<Own>,
+    pub(crate) open: CachePadded<Open>,
+    pub(crate) verdict: CachePadded<Verdict>,
+}
+
+// Counters of two workers never share a line.
+const _: () = assert!(align_of::<Processor>() >= 64);
+
+// SAFETY: `own` is reached through a `Lease` only, of which one thread at a time has any (see
+// `Lease::new`); everything else is made of atomics.
+unsafe impl Sync for Processor {}
+
+impl Processor {
+    pub(crate) fn new(index: usize, timeslice: Duration) -> Self {
+        let queue = Owner::new();
+        let stealer = queue.stealer();
+        Processor {
+            index,
+            own: CachePadded::new(Own {
+                queue,
+                slice: Slice::new(timeslice),
+                cadence: Cadence::new(),
+                searching: Cell::new(None),
+                backlog_since: Cell::new(None),
+                watched: Cell::new(false),
+                random: Cell::new(0x9e37_79b9 ^ (index as u32 + 1)),
+            }),
+            open: CachePadded::new(Open {
+                slot: Slot::new(),
+                counters: Counters::default(),
+                share: tally::Share::new(),
+                stealer,
+            }),
+            verdict: CachePadded::default(),
+        }
+    }
+}
+
+/// Evidence that this thread holds the processor. Good until user code runs: a poll may give the
+/// processor away (a nested `block_on` does).
+#[derive(Clone, Copy)]
+pub(crate) struct Lease<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) processor: &'a Processor,
+    stays_here: PhantomData<*const ()>,
+}
+
+impl<'a> Lease<'a> {
+    /// # Safety
+    /// This thread was given the processor (by [`crate::idle`]) and has not given it back.
+    #[inline]
+    pub(crate) unsafe fn new(shared: &'a Shared, processor: &'a Processor) -> Self {
+        Lease { shared, processor, stays_here: PhantomData }
+    }
+
+    #[inline]
+    fn own(self) -> &'a Own {
+        &self.processor.own
+    }
+
+    #[inline]
+    pub(crate) fn counters(self) -> &'a Counters {
+        &self.processor.open.counters
+    }
+
+    #[inline]
+    pub(crate) fn queue(self) -> &'a Owner<Runnable> {
+        &self.own().queue
+    }
+
+    pub(crate) fn cadence(self) -> &'a Cadence {
+        &self.own().cadence
+    }
+
+    /// A task was woken by the one that runs: it takes the slot, the occupant the queue's tail.
+    #[inline]
+    pub(crate) fn wake(self, runnable: Runnable) {
+        if !self.shared.config.wake_slot {
+            return self.push(runnable);
+        }
+        match self.processor.open.slot.put(runnable) {
+            None => self.call_watch(),
+            Some(displaced) => {
+                self.counters().slot_displacements.add(1);
+                self.push(displaced);
+            }
+        }
+    }
+
+    /// To the queue's tail. Wakes nobody: the holder does, when a backlog lasts (see
+    /// [`crate::worker`]), or the ticker, when the holder does not come back to its queue.
+    #[inline]
+    pub(crate) fn push(self, runnable: Runnable) {
+        self.queue().push(runnable);
+        self.call_watch();
+    }
+
+    #[inline]
+    fn call_watch(self) {
+        if !self.own().watched.get() {
+            self.watch();
+        }
+    }
+
+    /// Sees to it that somebody looks after what this processor holds while a poll lasts.
+    #[cold]
+    fn watch(self) {
+        if self.shared.has_ticker() {
+            self.own().watched.set(true);
+            self.shared.rouse_ticker();
+        } else if self.shared.idle.may_wake() {
+            // Where no thread can be had, this one works on alone.
+            let _ = self.shared.wake(1);
+        }
+    }
+
+    /// The next runnable from the slot, on what is left of the slice.
+    #[inline]
+    pub(crate) fn next_in_slot(self) -> Option<Runnable> {
+        let runnable = self.processor.open.slot.take()?;
+        if self.slice_is_spent() {
+            self.counters().slices_spent.add(1);
+            self.queue().push(runnable);
+            return None;
+        }
+        self.counters().slot_hits.add(1);
+        Some(runnable)
+    }
+
+    #[inline]
+    pub(crate) fn begin_slice(self) {
+        self.own().slice.begin();
+        let over = &self.processor.verdict.slice_over;
+        if over.load(Relaxed) {
+            over.store(false, Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn slice_is_spent(self) -> bool {
+        self.processor.verdict.slice_over.load(Relaxed) || self.own().slice.is_spent(Instant::now)
+    }
+
+    #[inline]
+    pub(crate) fn run(self, runnable: Runnable) {
+        self.counters().polls.add(1);
+        runnable.run();
+    }
+
+    pub(crate) fn backlog_since(self) -> &'a Cell<Option<Instant>> {
+        &self.own().backlog_since
+    }
+
+    pub(crate) fn searching(self) -> &'a Cell<Option<Searching>> {
+        &self.own().searching
+    }
+
+    /// This thread just got the processor.
+    pub(crate) fn begin(self, searching: Option<Searching>) {
+        self.own().searching.set(searching);
+        self.own().watched.set(false);
+        self.own().backlog_since.set(None);
+        self.own().cadence.pause();
+    }
+
+    /// A pseudo-random number below `bound` (xorshift: thieves must only differ).
+    pub(crate) fn random(self, bound: usize) -> usize {
+        let mut x = self.own().random.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        self.own().random.set(x);
+        x as usize % bound
+    }
+
+    pub(crate) fn holds_work(self) -> bool {
+        !self.processor.open.slot.is_empty() || !self.queue().is_empty()
+    }
+}

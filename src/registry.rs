@@ -1,0 +1,81 @@
+//! The wakers of tasks that wait, so that a stopping runtime finds them.
+//! A task that never waits is never here: until its first `Pending` it is in a queue.
+
+use std::num::NonZeroU32;
+use std::task::Waker;
+
+use crossbeam_utils::CachePadded;
+use slab::Slab;
+
+use crate::sync::{Mutex, lock};
+
+/// Where a task is registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    shard_plus_one: NonZeroU32,
+    key: u32,
+}
+
+#[derive(Default)]
+struct Shard {
+    wakers: Slab<Waker>,
+    closed: bool,
+}
+
+/// One shard per processor: a task is put where it was first polled.
+pub(crate) struct Registry {
+    shards: Box<[CachePadded<Mutex<Shard>>]>,
+}
+
+impl Registry {
+    pub(crate) fn new(shards: usize) -> Self {
+        Registry { shards: (0..shards).map(|_| Default::default()).collect() }
+    }
+
+    /// None if the registry is closed: the task must see to its end itself.
+    pub(crate) fn insert(&self, shard: usize, waker: &Waker) -> Option<Place> {
+        let waker = waker.clone();
+        let mut entries = lock(&self.shards[shard]);
+        if entries.closed {
+            return None;
+        }
+        let key = entries.wakers.insert(waker);
+        drop(entries);
+        let key = u32::try_from(key).expect("fewer than 2^32 waiting tasks");
+        Some(Place { shard_plus_one: NonZeroU32::MIN.saturating_add(shard as u32), key })
+    }
+
+    /// The waker is to be dropped by the caller, outside the lock.
+    #[must_use]
+    pub(crate) fn remove(&self, place: Place) -> Waker {
+        let shard = place.shard_plus_one.get() as usize - 1;
+        lock(&self.shards[shard]).wakers.remove(place.key as usize)
+    }
+
+    /// Nothing gets in any more. Returns the wakers of all that are in.
+    pub(crate) fn close(&self) -> Vec<Waker> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let mut entries = lock(shard);
+            entries.closed = true;
+            all.extend(entries.wakers.iter().map(|(_, waker)| waker.clone()));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_registry_takes_nobody_and_still_lets_them_out() {
+        let registry = Registry::new(2);
+        let place = registry.insert(1, Waker::noop()).unwrap();
+        assert_eq!(registry.close().len(), 1);
+        assert!(registry.insert(0, Waker::noop()).is_none());
+        assert!(registry.remove(place).will_wake(Waker::noop()));
+        assert!(registry.close().is_empty());
+        assert_eq!(size_of::<Option<Place>>(), 8);
+    }
+}

@@ -1,0 +1,90 @@
+//! Runs a future on the calling thread, which works for the runtime while the future waits.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::threads;
+use crate::current;
+use crate::park::{Bed, Sleeper};
+use crate::shared::Shared;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, Ordering::*};
+use crate::worker::{Worker, give_up};
+
+/// The waker of the future in `block_on`.
+struct Main {
+    woken: AtomicBool,
+    sleeper: Arc<Sleeper>,
+}
+
+impl Wake for Main {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Ordering B1: release what the waker did, for the poll that B2 starts.
+        if !self.woken.swap(true, AcqRel) {
+            self.sleeper.unpark();
+        }
+    }
+}
+
+/// Leaves what the thread holds to the others, also when the future panics.
+struct Leave<'a>(&'a Shared);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        if let Some(lease) = current::lease(self.0) {
+            give_up(lease);
+        }
+    }
+}
+
+pub(super) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output {
+    struct Attend<'a>(&'a Shared);
+    impl Drop for Attend<'_> {
+        fn drop(&mut self) {
+            threads::attend_if_last(self.0);
+        }
+    }
+    let _attend = Attend(shared);
+    current::within(shared, |nested| drive(shared, future, nested))
+}
+
+fn drive<F: Future>(shared: &Arc<Shared>, future: F, nested: bool) -> F::Output {
+    let mut future = pin!(future);
+    let bed = Bed::new();
+    let main = Arc::new(Main { woken: AtomicBool::new(true), sleeper: bed.sleeper().clone() });
+    let waker = Waker::from(main.clone());
+    let worker = Worker::new(shared, &bed, false);
+    let _leave = Leave(shared);
+    if !nested {
+        worker.acquire();
+    }
+    loop {
+        // Ordering B2: acquire; pairs with B1.
+        if main.woken.swap(false, AcqRel) {
+            let _polling = current::polling(&waker);
+            if let Some(lease) = current::lease(Arc::as_ptr(shared)) {
+                lease.counters().polls.add(1);
+            }
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return output;
+            }
+        }
+        if nested {
+            // A task is being polled further down on this stack. Running others on top of it
+            // could wait for that very task: the thread only blocks, and another one works.
+            current::give_up_outer(give_up);
+        } else {
+            worker.work(|| main.woken.load(Acquire));
+        }
+        if nested || shared.stop.is_closing() {
+            while !main.woken.load(Acquire) {
+                bed.sleep();
+            }
+        }
+    }
+}

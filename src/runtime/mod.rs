@@ -1,0 +1,203 @@
+//! A scheduler with threads: [`Runtime`], its [`Handle`], its [`Builder`], the default one.
+
+mod block_on;
+mod builder;
+mod handle;
+mod threads;
+
+use std::future::Future;
+use std::io;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+pub use builder::Builder;
+pub use handle::{Enter, Handle};
+
+use crate::current;
+use crate::metrics::Metrics;
+use crate::shared::Shared;
+use crate::task::{Task, spawn_here, spawn_on};
+
+/// An executor with worker threads and a ticker, which start when there is work for them.
+///
+/// **Dropping it stops it at once:** running polls are let finish, then every task's future is
+/// dropped and every thread joined before `drop` returns. Dropped on one of its own threads (in
+/// async code that it runs) it does not wait: the end is seen through when that thread's poll has
+/// returned.
+///
+/// # Examples
+/// ```
+/// let runtime = paceline::Runtime::builder().worker_threads(2).build()?;
+/// let answer = runtime.block_on(async { paceline::spawn(async { 42 }).await });
+/// assert_eq!(answer, 42);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Runtime {
+    handle: Handle,
+}
+
+impl Runtime {
+    /// A runtime with default settings: a worker per CPU.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn new() -> io::Result<Self> {
+        Builder::new().build()
+    }
+
+    /// Starts to configure a runtime.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    fn start(config: crate::config::Config) -> Self {
+        Runtime { handle: Handle { shared: Shared::new(config, threads::STARTER) } }
+    }
+
+    /// As [`Handle::block_on`].
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.handle.block_on(future)
+    }
+
+    /// As [`Handle::spawn`].
+    pub fn spawn<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle.spawn(future)
+    }
+
+    /// A handle to this runtime, which does not keep it running.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// As [`Handle::metrics`].
+    pub fn metrics(&self) -> Metrics {
+        self.handle.metrics()
+    }
+
+    /// Stops as `drop` does, but waits at most `timeout`: for a poll that does not return, say.
+    ///
+    /// True if the end was reached. If not, every task that is not in a poll has been dropped,
+    /// and the threads that are stuck see to the rest when they come back.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let runtime = paceline::Runtime::new()?;
+    /// runtime.spawn(std::future::pending::<()>()).detach();
+    /// assert!(runtime.shutdown_timeout(Duration::from_secs(10_000)), "at once");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn shutdown_timeout(self, timeout: Duration) -> bool {
+        let over = self.stop(Instant::now().checked_add(timeout));
+        // `drop` finds the runtime closed, and somebody attending to it.
+        drop(self);
+        over
+    }
+
+    /// Whether all is over.
+    fn stop(&self, deadline: Option<Instant>) -> bool {
+        let shared = &self.handle.shared;
+        if current::is_inside(shared) {
+            shared.close();
+            return false;
+        }
+        if !shared.may_attend() {
+            return shared.stop.tally.is_over();
+        }
+        shared.close();
+        let over = shared.attend(deadline);
+        if over {
+            threads::join_all(shared);
+        }
+        over
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.stop(None);
+    }
+}
+
+impl futures_task::Spawn for Runtime {
+    fn spawn_obj(
+        &self,
+        future: futures_task::FutureObj<'static, ()>,
+    ) -> Result<(), futures_task::SpawnError> {
+        self.handle.spawn_obj(future)
+    }
+
+    fn status(&self) -> Result<(), futures_task::SpawnError> {
+        self.handle.status()
+    }
+}
+
+/// The default runtime, started at first use and never stopped.
+///
+/// # Panics
+/// If `PACELINE_WORKERS` is malformed; the message says what is accepted.
+fn default_runtime() -> &'static Runtime {
+    static DEFAULT: OnceLock<Runtime> = OnceLock::new();
+    DEFAULT.get_or_init(|| {
+        Builder::from_environment()
+            .and_then(Builder::build)
+            .unwrap_or_else(|error| panic!("paceline cannot start its default runtime: {error}"))
+    })
+}
+
+/// Runs a future to its end on the calling thread, on the default runtime.
+///
+/// The runtime has a worker per CPU, or as many as `PACELINE_WORKERS` says. It starts at first
+/// use, its threads when there is work for them. While the future waits, the calling thread is
+/// one of the workers; see [`Handle::block_on`].
+///
+/// # Panics
+/// If the future does; if `PACELINE_WORKERS` is malformed.
+///
+/// # Examples
+/// ```
+/// let answer = paceline::block_on(async { 6 * 7 });
+/// assert_eq!(answer, 42);
+/// ```
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    default_runtime().block_on(future)
+}
+
+/// Spawns a task on the runtime that this thread works for or has
+/// [entered](Handle::enter), else on the default one.
+///
+/// From a worker it goes to the tail of the worker's own queue. Dropping the [`Task`] cancels it.
+///
+/// # Panics
+/// If no worker runs and no thread can be started; if `PACELINE_WORKERS` is malformed.
+///
+/// # Examples
+/// ```
+/// paceline::block_on(async {
+///     let tasks: Vec<_> = (0..10).map(|i| paceline::spawn(async move { i * i })).collect();
+///     let mut sum = 0;
+///     for task in tasks {
+///         sum += task.await;
+///     }
+///     assert_eq!(sum, 285);
+/// });
+/// ```
+#[inline]
+pub fn spawn<F>(future: F) -> Task<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    current::with_lease(|lease| match lease.filter(|_| !current::is_entered()) {
+        Some(lease) => spawn_here(lease, future),
+        None => match current::shared() {
+            Some(shared) => spawn_on(&shared, future),
+            None => default_runtime().spawn(future),
+        },
+    })
+}

@@ -1,0 +1,180 @@
+//! What the workers of one scheduler share, and how one of them is woken.
+//! Knows nothing of the loop that a worker runs; it starts threads through functions it is given.
+
+use std::io;
+use std::sync::Weak;
+
+use crate::config::Config;
+use crate::doze::Doze;
+use crate::idle::{Idle, Wake};
+use crate::injector::Injector;
+use crate::park::{Mail, Sleeper};
+use crate::processor::Processor;
+use crate::registry::Registry;
+use crate::stop::Stop;
+use crate::sync::{Arc, Mutex, lock};
+
+/// The way from a runnable back to its scheduler: the schedule function stays free of captures,
+/// so that async-task need not clone wakers to keep it alive.
+pub(crate) struct Meta {
+    /// Alive while the task's future is (see [`crate::tally`]); null for a task born cancelled.
+    pub(crate) shared: *const Shared,
+}
+
+// SAFETY: `Shared` is `Sync`, and the pointer is followed only while it is kept alive.
+unsafe impl Send for Meta {}
+// SAFETY: as above.
+unsafe impl Sync for Meta {}
+
+pub(crate) type Runnable = async_task::Runnable<Meta>;
+
+/// A thread as the idle list knows it.
+#[derive(Clone)]
+pub(crate) struct Parked(pub(crate) Arc<Sleeper>);
+
+impl PartialEq for Parked {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// How threads come into being; the runtime's business.
+pub(crate) struct Starter {
+    /// A thread that works on the processor; it counts as searching.
+    pub(crate) worker: fn(&Arc<Shared>, usize) -> io::Result<()>,
+    pub(crate) ticker: fn(&Arc<Shared>) -> io::Result<()>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) processors: Box<[Processor]>,
+    pub(crate) injector: Injector<Runnable>,
+    pub(crate) idle: Idle<Parked>,
+    pub(crate) registry: Registry,
+    pub(crate) doze: Doze,
+    pub(crate) stop: Stop,
+    pub(crate) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    starter: Starter,
+    ticker_started: Mutex<bool>,
+    this: Weak<Shared>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, starter: Starter) -> Arc<Self> {
+        let count = config.worker_threads;
+        let shared = Arc::new_cyclic(|this| Shared {
+            processors: (0..count).map(|index| Processor::new(index, config.timeslice)).collect(),
+            injector: Injector::new(),
+            idle: Idle::new(count),
+            registry: Registry::new(count),
+            doze: Doze::new(),
+            stop: Stop::new(count),
+            threads: Mutex::default(),
+            starter,
+            ticker_started: Mutex::new(false),
+            this: this.clone(),
+            config,
+        });
+        shared.stop.keep(shared.clone());
+        shared
+    }
+
+    pub(crate) fn arc(&self) -> Arc<Shared> {
+        self.this.upgrade().expect("a reference to it proves that it lives")
+    }
+
+    /// Puts a runnable where every worker finds it, and wakes one for it. The error is that of a
+    /// thread that could not be started; the runnable waits for the next worker then.
+    pub(crate) fn inject(&self, runnable: Runnable) -> io::Result<()> {
+        self.injector.push(runnable);
+        let woken = self.wake(1);
+        self.stop.after_push(self);
+        woken.map(|_| ())
+    }
+
+    /// Wakes workers until `wanted` of them search. Returns how many were woken.
+    pub(crate) fn wake(&self, wanted: usize) -> io::Result<u64> {
+        let mut woken = 0;
+        while let Some(wake) = self.idle.wake(wanted) {
+            self.deliver(wake)?;
+            woken += 1;
+        }
+        Ok(woken)
+    }
+
+    /// Hands a processor to a sleeping thread, or to a new one.
+    pub(crate) fn deliver(&self, wake: Wake<Parked>) -> io::Result<()> {
+        let Wake { processor, thread, searching } = wake;
+        let started = match thread {
+            Some(thread) => {
+                thread.0.send(&Mail::Processor(processor));
+                Ok(())
+            }
+            None => (self.starter.worker)(&self.arc(), processor),
+        };
+        match started {
+            // The thread counts as searching from here on; it makes its own evidence.
+            Ok(()) => {
+                std::mem::forget(searching);
+                Ok(())
+            }
+            Err(error) => {
+                self.unload(processor);
+                // Nobody is woken for what is left: that would only fail again.
+                if self.idle.park(processor, None, Some(searching), || false).is_err() {
+                    drop(self.retire(&self.processors[processor]));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Moves what an unheld processor has to where every worker finds it.
+    fn unload(&self, processor: usize) {
+        let open = &self.processors[processor].open;
+        while let Some(runnable) = open.slot.take().or_else(|| open.stealer.steal_one()) {
+            self.injector.push(runnable);
+        }
+    }
+
+    /// Whether a searcher may spin: not on the CPU of a thread that it might wait for.
+    pub(crate) fn may_spin(&self) -> bool {
+        let running = self.processors.len() - self.idle.idle_processors();
+        running < self.config.cpus
+    }
+
+    pub(crate) fn has_ticker(&self) -> bool {
+        self.config.ticker != crate::config::Ticker::Off
+    }
+
+    /// Starts or wakes the ticker, unless it is awake.
+    #[inline]
+    pub(crate) fn rouse_ticker(&self) {
+        if self.doze.is_asleep() {
+            self.rouse_sleeping_ticker();
+        }
+    }
+
+    #[cold]
+    fn rouse_sleeping_ticker(&self) {
+        let mut started = lock(&self.ticker_started);
+        if !*started && !self.stop.is_closing() {
+            // Where no thread could be had, the next one to ask tries again.
+            *started = (self.starter.ticker)(&self.arc()).is_ok();
+        }
+        if *started {
+            self.doze.rouse();
+        }
+    }
+
+    /// How many futures are alive.
+    pub(crate) fn alive(&self) -> usize {
+        self.stop.tally.alive(self.processors.iter().map(|processor| &processor.open.share))
+    }
+}

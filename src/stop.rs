@@ -1,0 +1,153 @@
+//! The end of a scheduler: nobody starts anything, every future is dropped, threads leave.
+//! Knows nothing of the threads' loops; they see [`Stop::is_closing`] at their next poll boundary.
+//!
+//! **Who drops what.** `close` wakes every registered task, so that it is scheduled; what is
+//! scheduled lies in a slot, a queue or the injector, and `drain` drops it there. A worker that
+//! sees the end retires its processor and drains. A task that a foreign thread is just scheduling
+//! is not in any queue yet: that thread finds the end after its push (`after_push`) and calls the
+//! one who attends, or drains itself if nobody does any more.
+//!
+//! **When it is over.** When every processor is retired and no future is alive
+//! ([`crate::tally`]). One thread attends until then: the one that drops the runtime or, if that
+//! is one of its own workers, the first to leave its loop.
+
+use std::time::Instant;
+
+use crate::contain::contain;
+use crate::park::Mail;
+use crate::processor::Processor;
+use crate::shared::{Runnable, Shared};
+use crate::sync::atomic::{AtomicBool, Ordering::*, fence};
+use crate::sync::{Arc, Event, Listener, Mutex, lock};
+use crate::tally::Tally;
+
+pub(crate) struct Stop {
+    closing: AtomicBool,
+    /// Somebody attends to the end.
+    attended: AtomicBool,
+    /// Whoever attended gave up.
+    abandoned: AtomicBool,
+    /// Something came into a queue after the close, or it is all over.
+    event: Event,
+    pub(crate) tally: Tally,
+    /// Keeps the scheduler alive until it is over.
+    kept: Mutex<Option<Arc<Shared>>>,
+}
+
+impl Stop {
+    pub(crate) fn new(processors: usize) -> Self {
+        Stop {
+            closing: AtomicBool::new(false),
+            attended: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            event: Event::new(),
+            tally: Tally::new(processors),
+            kept: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn keep(&self, shared: Arc<Shared>) {
+        *lock(&self.kept) = Some(shared);
+    }
+
+    #[inline]
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
+    }
+
+    /// A future has gone, on a thread without a processor. The caller drops what it gets last.
+    #[must_use]
+    pub(crate) fn leave(&self) -> Option<Arc<Shared>> {
+        if self.tally.leave() { self.over() } else { None }
+    }
+
+    fn over(&self) -> Option<Arc<Shared>> {
+        self.event.notify(usize::MAX);
+        lock(&self.kept).take()
+    }
+
+    /// After a push into the injector: if the end came first, see to it that it is found.
+    pub(crate) fn after_push(&self, shared: &Shared) {
+        // Ordering E1: store-load; the push is before, the look at `closing` after. Pairs with E2.
+        fence(SeqCst);
+        if self.closing.load(Relaxed) {
+            if self.abandoned.load(SeqCst) {
+                shared.drain();
+            } else {
+                self.event.notify(usize::MAX);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Begins the end. The caller holds the scheduler otherwise than through its tasks.
+    pub(crate) fn close(&self) {
+        if self.stop.closing.swap(true, SeqCst) {
+            return;
+        }
+        // Ordering E2: store-load; `closing` is set before the queues are looked at. Pairs with E1.
+        fence(SeqCst);
+        let (processors, threads) = self.idle.close();
+        for index in processors {
+            drop(self.retire(&self.processors[index]));
+        }
+        for thread in threads {
+            thread.0.send(&Mail::Closed);
+        }
+        self.doze.stop();
+        for waker in self.registry.close() {
+            contain(|| waker.wake());
+        }
+    }
+
+    /// Takes a processor out of service for good. The caller drops what it gets last.
+    #[must_use]
+    pub(crate) fn retire(&self, processor: &Processor) -> Option<Arc<Shared>> {
+        if self.stop.tally.fold(&processor.open.share) { self.stop.over() } else { None }
+    }
+
+    /// Drops whatever is scheduled, until nothing is.
+    pub(crate) fn drain(&self) {
+        while let Some(runnable) = self.any_runnable() {
+            // The destructors that this runs may schedule more.
+            drop(runnable);
+        }
+    }
+
+    /// A runnable from anywhere, as anyone may take it.
+    fn any_runnable(&self) -> Option<Runnable> {
+        let held = || {
+            self.processors
+                .iter()
+                .find_map(|p| p.open.slot.take().or_else(|| p.open.stealer.steal_one()))
+        };
+        self.injector.pop(|_| 0, |_| ()).or_else(held)
+    }
+
+    /// Waits until it is all over. False if `deadline` came first; then nobody attends any more,
+    /// and whoever comes late sees to what it brings.
+    pub(crate) fn attend(&self, deadline: Option<Instant>) -> bool {
+        loop {
+            let listener = self.stop.event.listen();
+            self.drain();
+            if self.stop.tally.is_over() {
+                return true;
+            }
+            match deadline {
+                None => listener.wait(),
+                Some(deadline) if listener.wait_deadline(deadline).is_some() => {}
+                Some(_) => {
+                    self.stop.abandoned.store(true, SeqCst);
+                    self.drain();
+                    return self.stop.tally.is_over();
+                }
+            }
+        }
+    }
+
+    /// Whether the caller is the one to attend: the first to ask, once.
+    pub(crate) fn may_attend(&self) -> bool {
+        !self.stop.attended.swap(true, SeqCst)
+    }
+}

@@ -1,0 +1,69 @@
+//! The primitives that the model checker replaces, and the one decision on poisoned locks.
+//!
+//! `cfg(paceline_loom)` and not `cfg(loom)`, so that modelling paceline does not flip its
+//! dependencies as well.
+
+#[cfg(paceline_loom)]
+pub(crate) use loom::sync::{Arc, Mutex, MutexGuard, atomic};
+#[cfg(not(paceline_loom))]
+pub(crate) use std::sync::{Arc, Mutex, MutexGuard, atomic};
+
+#[cfg(not(paceline_loom))]
+pub(crate) use event_listener::{Event, Listener};
+
+/// Locks, whatever a panic in another holder left behind.
+///
+/// No user code runs under any lock of this crate, so a poisoned lock still guards whole data.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// What a model sees of `event_listener`: a listener hears every notification after its birth.
+#[cfg(paceline_loom)]
+mod event {
+    use loom::sync::{Arc, Condvar, Mutex};
+    use std::time::Duration;
+
+    #[derive(Clone)]
+    pub(crate) struct Event(Arc<(Mutex<u32>, Condvar)>);
+
+    pub(crate) struct EventListener(Event, u32);
+
+    impl Event {
+        pub(crate) fn new() -> Self {
+            Event(Arc::new((Mutex::new(0), Condvar::new())))
+        }
+
+        pub(crate) fn listen(&self) -> EventListener {
+            EventListener(self.clone(), *self.0.0.lock().unwrap())
+        }
+
+        pub(crate) fn notify(&self, _: usize) {
+            *self.0.0.lock().unwrap() += 1;
+            self.0.1.notify_all();
+        }
+    }
+
+    pub(crate) trait Listener {
+        fn wait(self);
+        fn wait_timeout(self, timeout: Duration) -> Option<()>;
+    }
+
+    impl Listener for EventListener {
+        fn wait(self) {
+            let (count, condvar) = &*self.0.0;
+            let mut now = count.lock().unwrap();
+            while *now == self.1 {
+                now = condvar.wait(now).unwrap();
+            }
+        }
+
+        /// A model has no clock: the longest wait of all.
+        fn wait_timeout(self, _: Duration) -> Option<()> {
+            self.wait();
+            Some(())
+        }
+    }
+}
+#[cfg(paceline_loom)]
+pub(crate) use event::{Event, Listener};

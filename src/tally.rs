@@ -1,0 +1,132 @@
+//! How many futures are alive, counted without a cache line that every worker writes.
+//! Knows nothing of what is done when the last one has gone; its callers are told, once.
+//!
+//! Each processor has a [`Share`] that only its holder writes; everybody else counts on the
+//! common rest. An open share weighs [`OPEN`] in the rest, so the rest reads zero only when every
+//! share was folded into it and no future is left. From then on nothing can enter.
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::atomic::{AtomicI64, Ordering::*};
+
+/// Far above any number of futures that one machine holds, and 2^22 of them fit the word.
+const OPEN: i64 = 1 << 40;
+
+/// One processor's part: what its holders added and removed. May be negative.
+pub(crate) struct Share(AtomicI64);
+
+impl Share {
+    pub(crate) fn new() -> Self {
+        Share(AtomicI64::new(0))
+    }
+
+    /// One more or one less; only by the processor's holder.
+    #[inline]
+    pub(crate) fn add(&self, change: i64) {
+        // Single writer: holders follow one another through the idle list's lock.
+        self.0.store(self.0.load(Relaxed) + change, Relaxed);
+    }
+
+    fn read(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// The sum of all shares and of the rest.
+pub(crate) struct Tally {
+    rest: CachePadded<AtomicI64>,
+}
+
+impl Tally {
+    pub(crate) fn new(shares: usize) -> Self {
+        Tally { rest: CachePadded::new(AtomicI64::new(OPEN * shares as i64)) }
+    }
+
+    /// Counts a future on the rest. False if all is over: then it was not counted.
+    pub(crate) fn enter(&self) -> bool {
+        self.rest.fetch_update(AcqRel, Acquire, |rest| (rest != 0).then_some(rest + 1)).is_ok()
+    }
+
+    /// A future has gone. True if it was the last of all, to one caller only; unless that caller
+    /// knows better, whatever holds the tally may be freed once this returns false.
+    #[must_use]
+    pub(crate) fn leave(&self) -> bool {
+        self.change(-1)
+    }
+
+    /// Closes a share, which is not written any more. True if all is over, to one caller only.
+    #[must_use]
+    pub(crate) fn fold(&self, share: &Share) -> bool {
+        self.change(share.read() - OPEN)
+    }
+
+    fn change(&self, by: i64) -> bool {
+        // Ordering T1: release what was done with the future, acquire what others did: pairs with
+        // itself, as the count of an `Arc` does.
+        let before = self.rest.fetch_add(by, AcqRel);
+        debug_assert!(before + by >= 0 || before > OPEN / 2, "rest {before}, change {by}");
+        before + by == 0
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.rest.load(Acquire) == 0
+    }
+
+    /// How many futures are alive, of which `shares` are the processors'; inexact while they run.
+    pub(crate) fn alive<'a>(&self, shares: impl Iterator<Item = &'a Share>) -> usize {
+        let rest = self.rest.load(Relaxed);
+        let folded = (rest + OPEN / 2).rem_euclid(OPEN) - OPEN / 2;
+        // A folded share was added to the rest; it is not told apart, so a stopping runtime's
+        // count is an upper bound.
+        let open: i64 = if rest >= OPEN / 2 { shares.map(Share::read).sum() } else { 0 };
+        (folded + open).max(0) as usize
+    }
+}
+
+#[cfg(all(test, not(paceline_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_once_and_lets_nobody_in_afterwards() {
+        let (tally, share) = (Tally::new(1), Share::new());
+        assert!(tally.enter());
+        share.add(2);
+        assert_eq!(tally.alive([&share].into_iter()), 3);
+        share.add(-1);
+        assert!(!tally.leave() && !tally.leave(), "a rest may be below what the shares hold");
+        assert!(!tally.is_over());
+        assert!(tally.fold(&share));
+        assert!(tally.is_over() && !tally.enter());
+    }
+}
+
+#[cfg(all(test, paceline_loom))]
+mod models {
+    use super::*;
+    use crate::sync::Arc;
+
+    /// Futures born on a worker die elsewhere while the share is folded: one caller, no other,
+    /// hears that all is over, and only when nothing is left.
+    #[test]
+    fn the_end_is_reported_exactly_once() {
+        loom::model(|| {
+            let tally = Arc::new(Tally::new(1));
+            let share = Share::new();
+            share.add(1);
+            let elsewhere = {
+                let tally = tally.clone();
+                loom::thread::spawn(move || {
+                    let mut ends = u32::from(tally.leave());
+                    if tally.enter() {
+                        ends += u32::from(tally.leave());
+                    }
+                    ends
+                })
+            };
+            let ends = u32::from(tally.fold(&share)) + elsewhere.join().unwrap();
+            assert!(tally.is_over());
+            assert_eq!(ends, 1);
+        });
+    }
+}

@@ -1,0 +1,353 @@
+//! From a future to a runnable and a [`Task`]: the seam to async-task. Where panics are caught.
+//! Knows of scheduling only whom to hand a new runnable.
+
+use std::any::Any;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
+use std::ptr;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use async_task::{FallibleTask, WithInfo};
+
+use crate::contain::contain;
+use crate::current;
+use crate::processor::Lease;
+use crate::registry::Place;
+use crate::schedule::schedule;
+use crate::shared::{Meta, Runnable, Shared};
+use crate::sync::{Arc, Mutex, lock};
+
+/// A spawned task: a future of its output.
+///
+/// **Dropping a `Task` cancels it** (tokio's `JoinHandle` detaches): call [`detach`](Task::detach)
+/// to let it run on its own. A cancelled task's future is dropped by a worker soon afterwards;
+/// [`cancel`](Task::cancel) waits for that.
+///
+/// # Panics
+/// Awaiting a `Task` panics with the task's own panic if it panicked, and with a message that says
+/// so if its runtime was dropped before it finished. [`join`](Task::join) gives a `Result`
+/// instead, [`fallible`](Task::fallible) an `Option`.
+///
+/// # Cancel safety
+/// Polling it in a `select!` by `&mut` loses nothing; dropping it cancels the task.
+///
+/// # Examples
+/// ```
+/// let sum = paceline::block_on(async {
+///     let task = paceline::spawn(async { 1 + 2 });
+///     task.await
+/// });
+/// assert_eq!(sum, 3);
+/// ```
+#[must_use = "dropping a task cancels it; call `.detach()` to let it run on its own"]
+pub struct Task<T> {
+    inner: FallibleTask<Outcome<T>, Meta>,
+}
+
+impl<T> Task<T> {
+    /// Lets the task run on its own. Its output is dropped, a panic goes to the panic hook only.
+    pub fn detach(self) {
+        self.inner.detach();
+    }
+
+    /// Cancels the task and waits until its future is dropped. The output, if it had finished.
+    ///
+    /// # Panics
+    /// With the task's own panic, if it had panicked.
+    pub async fn cancel(self) -> Option<T> {
+        let mut cancelled = pin!(self.inner.cancel());
+        let outcome = poll_fn(|cx| with_contained_waker(cx, |cx| cancelled.as_mut().poll(cx)));
+        outcome.await.map(|outcome| outcome.into_result().unwrap_or_else(|p| resume_unwind(p)))
+    }
+
+    /// Whether the task has finished, panicked, or been cancelled.
+    pub fn is_finished(&self) -> bool {
+        self.inner.is_finished()
+    }
+
+    /// A future of `Some` output, or of `None` if the task was cancelled. Panics with the task's
+    /// own panic. Dropping the future cancels the task.
+    pub async fn fallible(self) -> Option<T> {
+        match self.join().await {
+            Ok(output) => Some(output),
+            Err(JoinError(Failure::Cancelled)) => None,
+            Err(error) => resume_unwind(error.into_panic()),
+        }
+    }
+
+    /// A future of the output, or of why there is none. Dropping the future cancels the task.
+    ///
+    /// # Errors
+    /// If the task panicked, or was cancelled because its runtime was dropped.
+    ///
+    /// # Examples
+    /// ```
+    /// let result = paceline::block_on(async {
+    ///     paceline::spawn(async { if true { panic!("out of cheese") } }).join().await
+    /// });
+    /// let error = result.unwrap_err();
+    /// assert!(error.is_panic());
+    /// assert_eq!(error.to_string(), "task panicked: out of cheese");
+    /// ```
+    pub async fn join(mut self) -> Result<T, JoinError> {
+        poll_fn(|cx| self.poll_join(cx)).await
+    }
+
+    fn poll_join(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
+        let inner = &mut self.inner;
+        with_contained_waker(cx, |cx| Pin::new(inner).poll(cx)).map(|outcome| match outcome {
+            None => Err(JoinError(Failure::Cancelled)),
+            Some(outcome) => outcome
+                .into_result()
+                .map_err(|payload| JoinError(Failure::Panicked(Mutex::new(payload)))),
+        })
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        self.poll_join(cx).map(|result| match result {
+            Ok(output) => output,
+            Err(JoinError(Failure::Cancelled)) => panic!(
+                "the awaited task was cancelled: its runtime was dropped before it finished, or \
+                 it had been polled to its end already (`join` and `fallible` do not panic here)"
+            ),
+            Err(error) => resume_unwind(error.into_panic()),
+        })
+    }
+}
+
+impl<T> fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("is_finished", &self.is_finished()).finish()
+    }
+}
+
+/// Why a task has no output.
+pub struct JoinError(Failure);
+
+enum Failure {
+    Cancelled,
+    /// The lock is never contended; it makes the error `Sync`, as errors should be.
+    Panicked(Mutex<Box<dyn Any + Send>>),
+}
+
+impl JoinError {
+    /// The task was cancelled, since its runtime was dropped.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.0, Failure::Cancelled)
+    }
+
+    /// The task panicked.
+    pub fn is_panic(&self) -> bool {
+        !self.is_cancelled()
+    }
+
+    /// What the task panicked with, for [`std::panic::resume_unwind`].
+    ///
+    /// # Panics
+    /// If the task was cancelled instead.
+    pub fn into_panic(self) -> Box<dyn Any + Send> {
+        match self.0 {
+            Failure::Panicked(payload) => payload.into_inner().unwrap_or_else(|p| p.into_inner()),
+            Failure::Cancelled => panic!("the task was cancelled, it did not panic"),
+        }
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure::Panicked(payload) = &self.0 else {
+            return f.write_str("task was cancelled");
+        };
+        let payload = lock(payload);
+        let message = payload.downcast_ref::<&str>().copied();
+        match message.or_else(|| payload.downcast_ref::<String>().map(String::as_str)) {
+            Some(message) => write!(f, "task panicked: {message}"),
+            None => f.write_str("task panicked"),
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinError({self})")
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+/// What a future ended with. Its destructor, if nobody took it, panics into nobody's face.
+struct Outcome<T>(Option<thread::Result<T>>);
+
+impl<T> Outcome<T> {
+    fn into_result(mut self) -> thread::Result<T> {
+        self.0.take().expect("taken only here, by value")
+    }
+}
+
+impl<T> Drop for Outcome<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            contain(|| drop(self.0.take()));
+        }
+    }
+}
+
+/// Lets `poll` register a waker whose `wake` cannot panic: async-task would abort.
+fn with_contained_waker<R>(
+    cx: &mut Context<'_>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<R>,
+) -> Poll<R> {
+    struct Contained(ManuallyDrop<Waker>);
+    impl Wake for Contained {
+        fn wake(self: Arc<Self>) {
+            self.wake_by_ref();
+        }
+        fn wake_by_ref(self: &Arc<Self>) {
+            contain(|| self.0.wake_by_ref());
+        }
+    }
+    impl Drop for Contained {
+        fn drop(&mut self) {
+            // SAFETY: dropped here, once.
+            contain(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+        }
+    }
+    if current::is_polled_by(cx.waker()) {
+        return poll(cx);
+    }
+    let waker = Waker::from(Arc::new(Contained(ManuallyDrop::new(cx.waker().clone()))));
+    poll(&mut Context::from_waker(&waker))
+}
+
+/// The future that async-task holds: the user's, counted and, once it waits, registered.
+struct Tracked<F> {
+    /// Alive while this is counted; null for a task born cancelled.
+    shared: *const Shared,
+    place: Option<Place>,
+    future: ManuallyDrop<F>,
+}
+
+// SAFETY: `Shared` is `Sync`; the rest is what `F` makes of it.
+unsafe impl<F: Send> Send for Tracked<F> {}
+
+impl<F: Future> Future for Tracked<F> {
+    type Output = Outcome<F::Output>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: nothing is moved out; `future` is pinned as `self` is, until it is dropped.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: as above.
+        let future = unsafe { Pin::new_unchecked(&mut *this.future) };
+        let polling = current::polling(cx.waker());
+        let polled = catch_unwind(AssertUnwindSafe(|| future.poll(cx)));
+        drop(polling);
+        match polled {
+            Ok(Poll::Pending) => {
+                if this.place.is_none() {
+                    this.register(cx.waker());
+                }
+                Poll::Pending
+            }
+            Ok(Poll::Ready(output)) => Poll::Ready(Outcome(Some(Ok(output)))),
+            Err(payload) => Poll::Ready(Outcome(Some(Err(payload)))),
+        }
+    }
+}
+
+impl<F> Tracked<F> {
+    #[cold]
+    fn register(&mut self, waker: &Waker) {
+        let shard = current::lease(self.shared).map_or(0, |lease| lease.processor.index);
+        // SAFETY: a counted future keeps its scheduler alive.
+        let shared = unsafe { &*self.shared };
+        self.place = shared.registry.insert(shard, waker);
+        if self.place.is_none() {
+            // The end has begun and nobody will wake this task: have it scheduled, and dropped.
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl<F> Drop for Tracked<F> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: dropped here, once.
+        contain(|| unsafe { ManuallyDrop::drop(&mut self.future) });
+        if self.shared.is_null() {
+            return;
+        }
+        if let Some(place) = self.place {
+            // SAFETY: still counted, so the scheduler is alive.
+            drop(unsafe { &*self.shared }.registry.remove(place));
+        }
+        match current::lease(self.shared) {
+            Some(lease) => lease.processor.open.share.add(-1),
+            // SAFETY: counted until this call, and not touched after it.
+            None => drop(unsafe { &*self.shared }.stop.leave()),
+        }
+    }
+}
+
+/// A task of `shared`'s; the caller has counted it, unless `shared` is null.
+#[inline]
+fn build<F>(shared: *const Shared, future: F) -> (Runnable, Task<F::Output>)
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let future = Tracked { shared, place: None, future: ManuallyDrop::new(future) };
+    let (runnable, task) = async_task::Builder::new()
+        .metadata(Meta { shared })
+        .spawn(|_| future, WithInfo(schedule));
+    (runnable, Task { inner: task.fallible() })
+}
+
+/// Spawns from a worker: to the tail of its own queue.
+#[inline]
+pub(crate) fn spawn_here<F>(lease: Lease<'_>, future: F) -> Task<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    lease.processor.open.share.add(1);
+    let (runnable, task) = build(lease.shared, future);
+    lease.push(runnable);
+    task
+}
+
+/// Spawns from anywhere. A scheduler that is closed gives a cancelled task.
+///
+/// # Panics
+/// If no worker runs and no thread can be started.
+pub(crate) fn spawn_on<F>(shared: &Shared, future: F) -> Task<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    if let Some(lease) = current::lease(shared) {
+        return spawn_here(lease, future);
+    }
+    let counted = shared.stop.tally.enter();
+    let (runnable, task) = build(if counted { shared } else { ptr::null() }, future);
+    if !counted || shared.stop.is_closing() {
+        drop(runnable);
+    } else if let Err(error) = shared.inject(runnable) {
+        assert!(
+            !shared.idle.is_all_idle(),
+            "paceline could not start a worker thread: {error}. Raise the limit on threads or \
+             memory (`ulimit -u`, `ulimit -v`, the container's pids limit); the task runs as soon \
+             as a worker can be started"
+        );
+    }
+    task
+}

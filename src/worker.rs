@@ -1,0 +1,263 @@
+//! The loop of a thread that works: next, run, idle. Knows neither tasks nor wakers.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use crate::current;
+use crate::idle::Searching;
+use crate::park::{Bed, Mail};
+use crate::processor::Lease;
+use crate::search;
+use crate::shared::{Parked, Runnable, Shared};
+use crate::sync::Arc;
+
+/// About what it costs to wake a sleeping thread (a call of 1 to 14 µs, and 20 to 45 µs until it
+/// runs on the hosts measured): a backlog that is gone sooner wakes nobody.
+const WAKE_COST: Duration = Duration::from_micros(10);
+
+/// A thread that works for `shared` when it holds a processor, and else sleeps.
+pub(crate) struct Worker<'a> {
+    shared: &'a Arc<Shared>,
+    bed: &'a Bed,
+    /// Lives for nothing but this loop; the others are user threads in `block_on`.
+    dedicated: bool,
+    /// In the idle list: leaves it by mail, or withdraws.
+    listed: Cell<bool>,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(shared: &'a Arc<Shared>, bed: &'a Bed, dedicated: bool) -> Self {
+        Worker { shared, bed, dedicated, listed: Cell::new(false) }
+    }
+
+    /// Runs tasks, at least one if there is any, until `interrupted` or until the runtime stops.
+    pub(crate) fn work(&self, interrupted: impl Fn() -> bool) {
+        // The processor is asked for anew after every poll: what is polled may give it away.
+        while let Some(lease) = self.lease_or_wait(&interrupted) {
+            if self.shared.stop.is_closing() {
+                return retire(lease);
+            }
+            match next(lease).or_else(|| search(lease, &interrupted)) {
+                Some(runnable) => {
+                    settle(lease);
+                    lease.run(runnable);
+                }
+                None if interrupted() => lease.begin_slice(),
+                None => self.park(lease),
+            }
+            if interrupted() {
+                break;
+            }
+        }
+        if let Some(lease) = self.lease() {
+            settle(lease);
+        }
+    }
+
+    #[inline]
+    fn lease(&self) -> Option<Lease<'a>> {
+        current::lease(Arc::as_ptr(self.shared))
+    }
+
+    #[inline]
+    fn lease_or_wait(&self, interrupted: &impl Fn() -> bool) -> Option<Lease<'a>> {
+        self.lease().or_else(|| {
+            self.wait(interrupted);
+            self.lease()
+        })
+    }
+
+    /// This thread holds the processor from now on.
+    pub(crate) fn hold(&self, processor: usize, searching: Option<Searching>) {
+        let processor = &self.shared.processors[processor];
+        current::set_processor(Some(processor));
+        self.lease().expect("just set").begin(searching);
+    }
+
+    /// Takes an idle processor, if there is one.
+    pub(crate) fn acquire(&self) {
+        if let Some(processor) = self.shared.idle.acquire() {
+            self.hold(processor, None);
+        }
+    }
+
+    /// There is nothing to do.
+    fn park(&self, lease: Lease<'_>) {
+        debug_assert!(!lease.holds_work(), "processor {}", lease.processor.index);
+        lease.counters().parks.add(1);
+        current::set_processor(None);
+        self.listed.set(give_back(lease, Some(self.me())));
+    }
+
+    fn me(&self) -> Parked {
+        Parked(self.bed.sleeper().clone())
+    }
+
+    /// Sleeps until there is a processor, unless interrupted or closed.
+    fn wait(&self, interrupted: &impl Fn() -> bool) {
+        if !self.listed.get() && !self.enlist() {
+            return;
+        }
+        while self.listed.get() {
+            match self.bed.take_mail() {
+                Some(Mail::Processor(processor)) => {
+                    self.listed.set(false);
+                    self.hold(processor, Some(Searching::handed_over()));
+                }
+                Some(Mail::Closed) => self.listed.set(false),
+                // If it cannot withdraw, it was chosen: mail is on its way.
+                None if interrupted() && self.shared.idle.withdraw(&self.me()) => {
+                    self.listed.set(false);
+                    self.acquire();
+                }
+                None => self.bed.sleep(),
+            }
+        }
+    }
+
+    /// Of a thread that gave its processor away, or never had one.
+    fn enlist(&self) -> bool {
+        self.acquire();
+        if self.lease().is_some() || (self.dedicated && self.shared.idle.has_enough_threads()) {
+            return false;
+        }
+        self.listed.set(self.shared.idle.park_thread(self.me()).is_ok());
+        self.listed.get()
+    }
+}
+
+/// The next runnable on this processor: from the slot while the slice lasts, else from the queue.
+#[inline]
+fn next(lease: Lease<'_>) -> Option<Runnable> {
+    if let Some(runnable) = lease.next_in_slot() {
+        return Some(runnable);
+    }
+    let runnable =
+        look_up(lease).or_else(|| lease.queue().pop()).or_else(|| search::injected(lease))?;
+    lease.begin_slice();
+    mind_backlog(lease);
+    Some(runnable)
+}
+
+/// Every so many polls, injected work comes first.
+#[inline]
+fn look_up(lease: Lease<'_>) -> Option<Runnable> {
+    let polls = lease.counters().polls.get();
+    if !lease.cadence().is_due(polls) {
+        return None;
+    }
+    lease.cadence().look_up(Instant::now(), polls);
+    let runnable = lease.shared.injector.pop(|_| 0, |_| ())?;
+    lease.counters().injected.add(1);
+    Some(runnable)
+}
+
+/// Wakes a sleeper once there is more to do than is gone before it has come.
+#[inline]
+fn mind_backlog(lease: Lease<'_>) {
+    let left = lease.queue().len();
+    if left == 0 {
+        lease.backlog_since().set(None);
+    } else if lease.shared.idle.may_wake() {
+        wake_for_backlog(lease, left);
+    }
+}
+
+#[cold]
+fn wake_for_backlog(lease: Lease<'_>, left: usize) {
+    let cost = lease.cadence().cost(left);
+    if cost < WAKE_COST {
+        let now = Instant::now();
+        let since = lease.backlog_since().get().unwrap_or(now);
+        lease.backlog_since().set(Some(since));
+        if now - since < WAKE_COST {
+            return;
+        }
+    }
+    lease.backlog_since().set(None);
+    let helpers = (cost.as_nanos() / WAKE_COST.as_nanos()).max(1);
+    let wanted = lease.shared.idle.most_searchers().min(usize::try_from(helpers).unwrap_or(1));
+    // Where no thread can be had, this one works on alone.
+    lease.counters().wakes.add(lease.shared.wake(wanted).unwrap_or(0));
+}
+
+/// Looks everywhere, for as long as the spin window allows. Leaves the processor counted as
+/// searching, unless enough others search.
+fn search(lease: Lease<'_>, interrupted: &impl Fn() -> bool) -> Option<Runnable> {
+    let searching = lease.searching().take().or_else(|| lease.shared.idle.begin_search())?;
+    lease.searching().set(Some(searching));
+    let mut alone = None;
+    if let Some(runnable) = search::stolen(lease, &mut alone) {
+        lease.begin_slice();
+        return Some(runnable);
+    }
+    let mut look = || {
+        let found = search::injected(lease).or_else(|| search::stolen(lease, &mut alone));
+        (found.is_some() || interrupted()).then_some(found)
+    };
+    let found = if lease.shared.may_spin() {
+        let found = lease.shared.config.spin.spin(look).flatten();
+        lease.counters().spins_won.add(u64::from(found.is_some()));
+        found
+    } else {
+        look().flatten()
+    };
+    lease.begin_slice();
+    found
+}
+
+/// The search is over; the last one to find something wakes the next to look for more.
+#[inline]
+fn settle(lease: Lease<'_>) {
+    if let Some(searching) = lease.searching().take() {
+        let more = || !lease.queue().is_empty() || !lease.shared.injector.is_empty();
+        if let Some(wake) = lease.shared.idle.found(searching, more) {
+            lease.counters().wakes.add(u64::from(lease.shared.deliver(wake).is_ok()));
+        }
+    }
+}
+
+/// Puts a processor that this thread no longer calls its own among the idle ones, and `thread`
+/// with it. False if the runtime is closed.
+fn give_back(lease: Lease<'_>, thread: Option<Parked>) -> bool {
+    let (shared, searching) = (lease.shared, lease.searching().take());
+    let more = || !shared.injector.is_empty();
+    match shared.idle.park(lease.processor.index, thread, searching, more) {
+        Ok(wake) => {
+            if let Some(wake) = wake {
+                // Where no thread can be had, the work waits for the next worker.
+                let _ = shared.deliver(wake);
+            }
+            true
+        }
+        Err(_) => {
+            retire(lease);
+            false
+        }
+    }
+}
+
+/// This thread stops working: its processor goes to another one with what it holds, or is idle.
+pub(crate) fn give_up(lease: Lease<'_>) {
+    current::set_processor(None);
+    settle(lease);
+    if !lease.holds_work() {
+        give_back(lease, None);
+        return;
+    }
+    match lease.shared.idle.hand_over(lease.processor.index) {
+        Ok(wake) => {
+            // Where no thread can be had, the work waits for the next worker.
+            let _ = lease.shared.deliver(wake);
+        }
+        Err(_) => retire(lease),
+    }
+}
+
+/// The runtime is closed: the processor goes out of service, and what is scheduled is dropped.
+fn retire(lease: Lease<'_>) {
+    current::set_processor(None);
+    let shared = lease.shared.arc();
+    drop(shared.retire(lease.processor));
+    shared.drain();
+}
