@@ -230,12 +230,27 @@ impl<'a> Lease<'a> {
         runnable.run();
     }
 
-    pub(crate) fn backlog_since(self) -> &'a Cell<Option<Instant>> {
-        &self.own().backlog_since
+    /// Since when the queue has had a backlog that a sleeper could help with; from `now` on, if it
+    /// had none before.
+    pub(crate) fn backlog_since(self, now: Instant) -> Instant {
+        let since = self.own().backlog_since.get().unwrap_or(now);
+        self.own().backlog_since.set(Some(since));
+        since
     }
 
-    pub(crate) fn searching(self) -> &'a Cell<Option<Searching>> {
-        &self.own().searching
+    #[inline]
+    pub(crate) fn no_backlog(self) {
+        self.own().backlog_since.set(None);
+    }
+
+    /// The evidence that this thread counts as searching, if it does.
+    #[inline]
+    pub(crate) fn take_searching(self) -> Option<Searching> {
+        self.own().searching.take()
+    }
+
+    pub(crate) fn keep_searching(self, searching: Searching) {
+        self.own().searching.set(Some(searching));
     }
 
     /// This thread just got the processor.

@@ -45,23 +45,26 @@ impl Heads {
 }
 
 struct Ring {
+    /// As many as a power of two.
     slots: Box<[AtomicPtr<()>]>,
+    mask: u32,
 }
 
 impl Ring {
     fn new(capacity: u32) -> Box<Self> {
         assert!(capacity.is_power_of_two(), "{capacity}");
         let slots = (0..capacity).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
-        Box::new(Ring { slots })
+        Box::new(Ring { slots, mask: capacity - 1 })
     }
 
     fn capacity(&self) -> u32 {
-        self.slots.len() as u32
+        self.mask + 1
     }
 
     #[inline]
     fn slot(&self, index: u32) -> &AtomicPtr<()> {
-        &self.slots[index as usize & (self.slots.len() - 1)]
+        // SAFETY: the mask is one less than the number of slots.
+        unsafe { self.slots.get_unchecked((index & self.mask) as usize) }
     }
 }
 
@@ -127,9 +130,15 @@ impl<T: Word> Drop for Shared<T> {
 /// The owner's end: not `Sync`, so one thread at a time pushes and pops.
 pub(crate) struct Owner<T: Word> {
     shared: Arc<Shared<T>>,
-    /// A value that `steal` is known to have reached; spares looking at the thieves' line.
-    steal_seen: Cell<u32>,
+    /// The newest ring.
+    ring: Cell<NonNull<Ring>>,
+    /// The tail that would overwrite a slot which may still be in use; spares looking at the
+    /// thieves' line at every push.
+    limit: Cell<u32>,
 }
+
+// SAFETY: the ring's pointer is one of the shared queue's, which is `Send`.
+unsafe impl<T: Word> Send for Owner<T> {}
 
 /// A thief's end.
 pub(crate) struct Stealer<T: Word> {
@@ -148,7 +157,13 @@ impl<T: Word> Owner<T> {
             rings: Mutex::new(vec![ring]),
             holds: PhantomData,
         });
-        Owner { shared, steal_seen: Cell::new(0) }
+        Owner { shared, ring: Cell::new(ring), limit: Cell::new(FIRST_CAPACITY) }
+    }
+
+    #[inline]
+    fn ring(&self) -> &Ring {
+        // SAFETY: rings live as long as the queue.
+        unsafe { self.ring.get().as_ref() }
     }
 
     pub(crate) fn stealer(&self) -> Stealer<T> {
@@ -159,41 +174,39 @@ impl<T: Word> Owner<T> {
     #[inline]
     pub(crate) fn push(&self, item: T) {
         let tail = self.shared.producing.tail.load(Relaxed);
-        let mut ring = self.shared.ring();
-        if tail.wrapping_sub(self.steal_seen.get()) >= ring.capacity() {
-            ring = self.make_room(tail);
+        if tail == self.limit.get() {
+            self.make_room(tail);
         }
-        ring.slot(tail).store(item.into_raw().as_ptr(), Relaxed);
-        // Ordering Q3: release; pairs with the loads of the tail in `steal` and `len`: who sees
+        self.ring().slot(tail).store(item.into_raw().as_ptr(), Relaxed);
+        // Ordering Q3: release; pairs with the loads of the tail in `claim` and `len`: who sees
         // the item counted sees its slot and its ring.
         self.shared.producing.tail.store(tail.wrapping_add(1), Release);
     }
 
     #[cold]
-    fn make_room(&self, tail: u32) -> &Ring {
+    fn make_room(&self, tail: u32) {
         let steal = self.shared.heads().steal;
-        self.steal_seen.set(steal);
-        let old = self.shared.ring();
-        if tail.wrapping_sub(steal) < old.capacity() {
-            return old;
+        let old = self.ring();
+        if tail.wrapping_sub(steal) == old.capacity() {
+            let new = Ring::new(old.capacity().checked_mul(2).expect("fewer than 2^31 items"));
+            // From `steal`, not `real`: a thief may be about to copy what it claimed.
+            let mut index = steal;
+            while index != tail {
+                new.slot(index).store(old.slot(index).load(Relaxed), Relaxed);
+                index = index.wrapping_add(1);
+            }
+            let new = NonNull::from(Box::leak(new));
+            lock(&self.shared.rings).push(new);
+            // Ordering Q6: release; pairs with Q2.
+            self.shared.producing.ring.store(new.as_ptr(), Release);
+            self.ring.set(new);
         }
-        let new = Ring::new(old.capacity().checked_mul(2).expect("fewer than 2^31 items"));
-        // From `steal`, not `real`: a thief may be about to copy what it claimed.
-        let mut index = steal;
-        while index != tail {
-            new.slot(index).store(old.slot(index).load(Relaxed), Relaxed);
-            index = index.wrapping_add(1);
-        }
-        let new = NonNull::from(Box::leak(new));
-        lock(&self.shared.rings).push(new);
-        // Ordering Q6: release; pairs with Q2.
-        self.shared.producing.ring.store(new.as_ptr(), Release);
-        self.shared.ring()
+        self.limit.set(steal.wrapping_add(self.ring().capacity()));
     }
 
-    /// Takes the item at the head.
+    /// Takes the item at the head, and says how many are left.
     #[inline]
-    pub(crate) fn pop(&self) -> Option<T> {
+    pub(crate) fn pop(&self) -> Option<(T, u32)> {
         let tail = self.shared.producing.tail.load(Relaxed);
         let mut seen = self.shared.heads.load(Acquire);
         loop {
@@ -205,7 +218,7 @@ impl<T: Word> Owner<T> {
             let steal = if heads.theft_under_way() { heads.steal } else { real };
             let next = Heads { steal, real }.pack();
             match self.shared.heads.compare_exchange_weak(seen, next, AcqRel, Acquire) {
-                Ok(_) => return Some(self.item(heads.real)),
+                Ok(_) => return Some((self.item(heads.real), tail.wrapping_sub(real))),
                 Err(now) => seen = now,
             }
         }
@@ -213,7 +226,7 @@ impl<T: Word> Owner<T> {
 
     #[inline]
     fn item(&self, index: u32) -> T {
-        let raw = self.shared.ring().slot(index).load(Relaxed);
+        let raw = self.ring().slot(index).load(Relaxed);
         debug_assert!(!raw.is_null(), "an item in its slot, at {index}");
         // SAFETY: the exchange in `pop` moved `real` past `index`, which makes this thread the
         // only one that takes that item; the owner itself stored it.
@@ -323,7 +336,7 @@ mod tests {
         let count = FIRST_CAPACITY as usize * 5;
         (0..count).for_each(|i| queue.push(Box::new(i)));
         assert_eq!(queue.len(), count);
-        let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|item| *item).collect();
+        let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(item, _)| *item).collect();
         assert_eq!(popped, (0..count).collect::<Vec<_>>());
         assert!(queue.is_empty());
     }
@@ -333,9 +346,9 @@ mod tests {
         let (victim, thief) = (Owner::new(), Owner::new());
         (0..9).for_each(|i| victim.push(Box::new(i)));
         assert_eq!(victim.stealer().steal(&thief), Some(Box::new(0)));
-        let stolen: Vec<_> = std::iter::from_fn(|| thief.pop()).map(|item| *item).collect();
+        let stolen: Vec<_> = std::iter::from_fn(|| thief.pop()).map(|(item, _)| *item).collect();
         assert_eq!(stolen, [1, 2, 3, 4]);
-        assert_eq!(victim.pop(), Some(Box::new(5)));
+        assert_eq!(victim.pop(), Some((Box::new(5), 3)));
         assert_eq!(victim.stealer().steal_one(), Some(Box::new(6)));
     }
 
@@ -364,7 +377,7 @@ mod tests {
                         let (mine, mut seen) = (Owner::new(), Vec::new());
                         while !done.load(Acquire) {
                             seen.extend(stealer.steal(&mine).map(|item: Box<usize>| *item));
-                            seen.extend(std::iter::from_fn(|| mine.pop()).map(|item| *item));
+                            seen.extend(std::iter::from_fn(|| mine.pop()).map(|(item, _)| *item));
                         }
                         seen
                     })
@@ -373,10 +386,10 @@ mod tests {
             for i in 0..ITEMS {
                 queue.push(Box::new(i));
                 if i % 3 == 0 {
-                    seen.extend(queue.pop().map(|item| *item));
+                    seen.extend(queue.pop().map(|(item, _)| *item));
                 }
             }
-            seen.extend(std::iter::from_fn(|| queue.pop()).map(|item| *item));
+            seen.extend(std::iter::from_fn(|| queue.pop()).map(|(item, _)| *item));
             done.store(true, Release);
             thieves.into_iter().for_each(|thief| seen.extend(thief.join().unwrap()));
         });
@@ -390,7 +403,7 @@ mod models {
     use super::*;
 
     fn drain(queue: &Owner<Box<u32>>, seen: &mut Vec<u32>) {
-        while let Some(item) = queue.pop() {
+        while let Some((item, _)) = queue.pop() {
             seen.push(*item);
         }
     }
@@ -412,7 +425,7 @@ mod models {
             let mut seen = Vec::new();
             queue.push(Box::new(2));
             queue.push(Box::new(3));
-            seen.extend(queue.pop().map(|item| *item));
+            seen.extend(queue.pop().map(|(item, _)| *item));
             queue.push(Box::new(4));
             seen.extend(thief.join().unwrap());
             drain(&queue, &mut seen);
@@ -431,7 +444,7 @@ mod models {
             let stealer = queue.stealer();
             let thief = loom::thread::spawn(move || stealer.steal_one().map(|item| *item));
             let mut seen = Vec::new();
-            seen.extend(queue.pop().map(|item| *item));
+            seen.extend(queue.pop().map(|(item, _)| *item));
             queue.push(Box::new(3));
             queue.push(Box::new(4));
             seen.extend(thief.join().unwrap());
@@ -457,7 +470,7 @@ mod models {
                 })
                 .collect();
             let mut seen = Vec::new();
-            seen.extend(queue.pop().map(|item| *item));
+            seen.extend(queue.pop().map(|(item, _)| *item));
             thieves.into_iter().for_each(|thief| seen.extend(thief.join().unwrap()));
             drain(&queue, &mut seen);
             seen.sort_unstable();

@@ -17,6 +17,8 @@ const EVERY_MOST: u32 = 16;
 /// One worker's slice. Not shared: every field is a cell.
 pub(crate) struct Slice {
     length: Duration,
+    /// No reading of the clock has set a deadline yet.
+    fresh: Cell<bool>,
     deadline: Cell<Option<Instant>>,
     read_at: Cell<Option<Instant>>,
     every: Cell<u32>,
@@ -27,6 +29,7 @@ impl Slice {
     pub(crate) fn new(length: Duration) -> Self {
         Slice {
             length,
+            fresh: Cell::new(true),
             deadline: Cell::new(None),
             read_at: Cell::new(None),
             every: Cell::new(EVERY_MOST),
@@ -37,7 +40,7 @@ impl Slice {
     /// A fresh slice begins.
     #[inline]
     pub(crate) fn begin(&self) {
-        self.deadline.set(None);
+        self.fresh.set(true);
     }
 
     /// Whether the slice is over; asked once per continuation.
@@ -54,13 +57,11 @@ impl Slice {
             self.adapt(now.saturating_duration_since(before));
         }
         self.until_reading.set(self.every.get());
-        match self.deadline.get() {
-            Some(deadline) => now >= deadline,
-            None => {
-                self.deadline.set(now.checked_add(self.length));
-                self.length.is_zero()
-            }
+        if self.fresh.replace(false) {
+            // No deadline if it is beyond what the clock can say.
+            self.deadline.set(now.checked_add(self.length));
         }
+        self.deadline.get().is_some_and(|deadline| now >= deadline)
     }
 
     /// Readings should be an eighth to a thirty-second of a slice apart.

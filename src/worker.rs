@@ -132,35 +132,34 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
     if let Some(runnable) = lease.next_in_slot() {
         return Some(runnable);
     }
-    let runnable =
-        look_up(lease).or_else(|| lease.queue().pop()).or_else(|| search::injected(lease))?;
+    let polls = lease.counters().polls.get();
+    if lease.cadence().is_due(polls) {
+        if let Some(runnable) = look_up(lease, polls) {
+            return Some(runnable);
+        }
+    }
+    let Some((runnable, left)) = lease.queue().pop() else {
+        lease.begin_slice();
+        return search::injected(lease);
+    };
     lease.begin_slice();
-    mind_backlog(lease);
+    // A sleeper is woken once there is more to do than is gone before it has come.
+    if left == 0 {
+        lease.no_backlog();
+    } else if lease.shared.idle.may_wake() {
+        wake_for_backlog(lease, left as usize);
+    }
     Some(runnable)
 }
 
 /// Every so many polls, injected work comes first.
-#[inline]
-fn look_up(lease: Lease<'_>) -> Option<Runnable> {
-    let polls = lease.counters().polls.get();
-    if !lease.cadence().is_due(polls) {
-        return None;
-    }
+#[cold]
+fn look_up(lease: Lease<'_>, polls: u64) -> Option<Runnable> {
     lease.cadence().look_up(Instant::now(), polls);
     let runnable = lease.shared.injector.pop(|_| 0, |_| ())?;
     lease.counters().injected.add(1);
+    lease.begin_slice();
     Some(runnable)
-}
-
-/// Wakes a sleeper once there is more to do than is gone before it has come.
-#[inline]
-fn mind_backlog(lease: Lease<'_>) {
-    let left = lease.queue().len();
-    if left == 0 {
-        lease.backlog_since().set(None);
-    } else if lease.shared.idle.may_wake() {
-        wake_for_backlog(lease, left);
-    }
 }
 
 #[cold]
@@ -168,13 +167,11 @@ fn wake_for_backlog(lease: Lease<'_>, left: usize) {
     let cost = lease.cadence().cost(left);
     if cost < WAKE_COST {
         let now = Instant::now();
-        let since = lease.backlog_since().get().unwrap_or(now);
-        lease.backlog_since().set(Some(since));
-        if now - since < WAKE_COST {
+        if now - lease.backlog_since(now) < WAKE_COST {
             return;
         }
     }
-    lease.backlog_since().set(None);
+    lease.no_backlog();
     let helpers = (cost.as_nanos() / WAKE_COST.as_nanos()).max(1);
     let wanted = lease.shared.idle.most_searchers().min(usize::try_from(helpers).unwrap_or(1));
     // Where no thread can be had, this one works on alone.
@@ -184,8 +181,8 @@ fn wake_for_backlog(lease: Lease<'_>, left: usize) {
 /// Looks everywhere, for as long as the spin window allows. Leaves the processor counted as
 /// searching, unless enough others search.
 fn search(lease: Lease<'_>, interrupted: &impl Fn() -> bool) -> Option<Runnable> {
-    let searching = lease.searching().take().or_else(|| lease.shared.idle.begin_search())?;
-    lease.searching().set(Some(searching));
+    let searching = lease.take_searching().or_else(|| lease.shared.idle.begin_search())?;
+    lease.keep_searching(searching);
     let mut alone = None;
     if let Some(runnable) = search::stolen(lease, &mut alone) {
         lease.begin_slice();
@@ -209,7 +206,7 @@ fn search(lease: Lease<'_>, interrupted: &impl Fn() -> bool) -> Option<Runnable>
 /// The search is over; the last one to find something wakes the next to look for more.
 #[inline]
 fn settle(lease: Lease<'_>) {
-    if let Some(searching) = lease.searching().take() {
+    if let Some(searching) = lease.take_searching() {
         let more = || !lease.queue().is_empty() || !lease.shared.injector.is_empty();
         if let Some(wake) = lease.shared.idle.found(searching, more) {
             lease.counters().wakes.add(u64::from(lease.shared.deliver(wake).is_ok()));
@@ -220,7 +217,7 @@ fn settle(lease: Lease<'_>) {
 /// Puts a processor that this thread no longer calls its own among the idle ones, and `thread`
 /// with it. False if the runtime is closed.
 fn give_back(lease: Lease<'_>, thread: Option<Parked>) -> bool {
-    let (shared, searching) = (lease.shared, lease.searching().take());
+    let (shared, searching) = (lease.shared, lease.take_searching());
     let more = || !shared.injector.is_empty();
     match shared.idle.park(lease.processor.index, thread, searching, more) {
         Ok(wake) => {
