@@ -1,4 +1,4 @@
-//! How often a worker looks up from its own queue, and what it takes a poll to cost.
+//! How often a worker looks up from its own queue.
 //! Pure: it is told the time and the number of polls.
 
 use std::cell::Cell;
@@ -51,11 +51,6 @@ impl Cadence {
     pub(crate) fn pause(&self) {
         self.last.set(None);
     }
-
-    /// How long so many polls take, by the mean.
-    pub(crate) fn cost(&self, polls: usize) -> Duration {
-        Duration::from_nanos(self.mean_ns.get().saturating_mul(polls as u64))
-    }
 }
 
 #[cfg(test)]
@@ -90,6 +85,6 @@ mod tests {
         cadence.look_up(start, 0);
         cadence.pause();
         cadence.look_up(start + Duration::from_secs(10), 1);
-        assert_eq!(cadence.cost(10), FIRST_GUESS * 10);
+        assert_eq!(cadence.mean_ns.get(), FIRST_GUESS.as_nanos() as u64);
     }
 }

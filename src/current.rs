@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
-use std::task::Waker;
 
 use crate::processor::{Lease, Processor};
 use crate::shared::Shared;
@@ -17,8 +16,6 @@ struct This {
     frame: Cell<*const Frame>,
     /// `enter` guards within the innermost frame.
     entered: Cell<bool>,
-    /// The waker that async-task made for the poll under way.
-    waker: Cell<*const Waker>,
     unconstrained: Cell<bool>,
 }
 
@@ -30,7 +27,6 @@ thread_local! {
             processor: Cell::new(ptr::null()),
             frame: Cell::new(ptr::null()),
             entered: Cell::new(false),
-            waker: Cell::new(ptr::null()),
             unconstrained: Cell::new(false),
         }
     };
@@ -77,7 +73,6 @@ struct Place {
     shared: *const Shared,
     processor: *const Processor,
     entered: bool,
-    waker: *const Waker,
     unconstrained: bool,
 }
 
@@ -92,7 +87,6 @@ pub(crate) fn within<R>(shared: &Arc<Shared>, body: impl FnOnce(bool) -> R) -> R
                 this.shared.set(outer.shared);
                 this.processor.set(outer.processor);
                 this.entered.set(outer.entered);
-                this.waker.set(outer.waker);
                 this.unconstrained.set(outer.unconstrained);
                 this.frame.set(self.0.parent);
             });
@@ -104,7 +98,6 @@ pub(crate) fn within<R>(shared: &Arc<Shared>, body: impl FnOnce(bool) -> R) -> R
             shared: this.shared.replace(Arc::as_ptr(shared)),
             processor: this.processor.replace(ptr::null()),
             entered: this.entered.replace(false),
-            waker: this.waker.replace(ptr::null()),
             unconstrained: this.unconstrained.replace(false),
         }),
         parent: this.frame.get(),
@@ -185,27 +178,6 @@ pub(crate) fn leave(before: Entered) {
     THIS.with(|this| this.entered.set(before.entered));
     // Dropped outside of the cell's borrow.
     drop(ENTERED.try_with(|entered| entered.replace(before.shared)));
-}
-
-/// Notes whose poll is under way, until the guard is dropped.
-#[inline]
-pub(crate) fn polling(waker: &Waker) -> impl Drop + use<> {
-    struct Before(*const Waker);
-    impl Drop for Before {
-        #[inline]
-        fn drop(&mut self) {
-            THIS.with(|this| this.waker.set(self.0));
-        }
-    }
-    Before(THIS.with(|this| this.waker.replace(waker)))
-}
-
-/// Whether `waker` is the one of the poll under way: its `wake` runs no foreign code.
-#[inline]
-pub(crate) fn is_polled_by(waker: &Waker) -> bool {
-    let current = THIS.with(|this| this.waker.get());
-    // SAFETY: set by `polling`, whose guard ends before the waker does.
-    unsafe { current.as_ref() }.is_some_and(|current| current.will_wake(waker))
 }
 
 /// Sets whether cooperation is off, and returns what was set before.

@@ -3,6 +3,7 @@
 mod contain;
 mod cooperate;
 mod task;
+mod joiner;
 mod schedule;
 mod slot;
 mod queue;
@@ -12,6 +13,7 @@ mod worker;
 mod search;
 mod slice;
 mod cadence;
+mod backlog;
 mod processor;
 mod current;
 mod shared;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+use crate::backlog::Backlog;
 use crate::cadence::Cadence;
 use crate::idle::Searching;
 use crate::queue::{Owner, Stealer};
@@ -64,8 +65,9 @@ struct Own {
     slice: Slice,
     cadence: Cadence,
     searching: Cell<Option<Searching>>,
-    /// Since when the queue has had a backlog that a sleeper could help with.
-    backlog_since: Cell<Option<Instant>>,
+    /// A task that yielded when the queue was empty, on its way back to the loop.
+    yielded: Cell<Option<Runnable>>,
+    backlog: Backlog,
     /// The ticker was seen awake since the processor was taken.
     watched: Cell<bool>,
     random: Cell<u32>,
@@ -104,7 +106,8 @@ impl Processor {
                 slice: Slice::new(timeslice),
                 cadence: Cadence::new(),
                 searching: Cell::new(None),
-                backlog_since: Cell::new(None),
+                yielded: Cell::new(None),
+                backlog: Backlog::default(),
                 watched: Cell::new(false),
                 random: Cell::new(0x9e37_79b9 ^ (index as u32 + 1)),
             }),
@@ -178,6 +181,30 @@ impl<'a> Lease<'a> {
         self.call_watch();
     }
 
+    /// A task that woke itself while it ran gives way to all others. If there are none it is next:
+    /// nothing runs between here and the loop, so it need not go through the queue.
+    #[inline]
+    pub(crate) fn push_yielded(self, runnable: Runnable) {
+        if self.queue().is_empty() {
+            // The cell is empty: the loop looks into it before it runs anything.
+            self.own().yielded.set(Some(runnable));
+        } else {
+            self.push(runnable);
+        }
+    }
+
+    /// The task that just yielded, if it is alone on this processor. If it is not, or `stay` is
+    /// false, it goes to the queue's tail.
+    #[inline]
+    pub(crate) fn take_yielded(self, stay: bool) -> Option<Runnable> {
+        let runnable = self.own().yielded.take()?;
+        if stay && self.processor.open.slot.is_empty() {
+            return Some(runnable);
+        }
+        self.push(runnable);
+        None
+    }
+
     #[inline]
     fn call_watch(self) {
         if !self.own().watched.get() {
@@ -230,17 +257,9 @@ impl<'a> Lease<'a> {
         runnable.run();
     }
 
-    /// Since when the queue has had a backlog that a sleeper could help with; from `now` on, if it
-    /// had none before.
-    pub(crate) fn backlog_since(self, now: Instant) -> Instant {
-        let since = self.own().backlog_since.get().unwrap_or(now);
-        self.own().backlog_since.set(Some(since));
-        since
-    }
-
     #[inline]
-    pub(crate) fn no_backlog(self) {
-        self.own().backlog_since.set(None);
+    pub(crate) fn backlog(self) -> &'a Backlog {
+        &self.own().backlog
     }
 
     /// The evidence that this thread counts as searching, if it does.
@@ -257,7 +276,7 @@ impl<'a> Lease<'a> {
     pub(crate) fn begin(self, searching: Option<Searching>) {
         self.own().searching.set(searching);
         self.own().watched.set(false);
-        self.own().backlog_since.set(None);
+        self.own().backlog.clear();
         self.own().cadence.pause();
     }
 

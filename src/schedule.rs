@@ -12,8 +12,7 @@ use crate::sync::Arc;
 pub(crate) fn schedule(runnable: Runnable, info: ScheduleInfo) {
     let shared = runnable.metadata().shared;
     match current::lease(shared) {
-        // A task that woke itself gives way to all others.
-        Some(lease) if info.woken_while_running => lease.push(runnable),
+        Some(lease) if info.woken_while_running => lease.push_yielded(runnable),
         Some(lease) => lease.wake(runnable),
         None => from_outside(shared, runnable),
     }

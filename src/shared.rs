@@ -3,11 +3,13 @@
 
 use std::io;
 use std::sync::Weak;
+use std::task::Waker;
 
 use crate::config::Config;
 use crate::doze::Doze;
 use crate::idle::{Idle, Wake};
 use crate::injector::Injector;
+use crate::joiner::Joiner;
 use crate::park::{Mail, Sleeper};
 use crate::processor::Processor;
 use crate::registry::Registry;
@@ -19,6 +21,7 @@ use crate::sync::{Arc, Mutex, lock};
 pub(crate) struct Meta {
     /// Alive while the task's future is (see [`crate::tally`]); null for a task born cancelled.
     pub(crate) shared: *const Shared,
+    pub(crate) joiner: Joiner<Waker>,
 }
 
 // SAFETY: `Shared` is `Sync`, and the pointer is followed only while it is kept alive.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The default length of a slice: the smallest whose ends do not show in the throughput of
 /// `ping_pong_pair` (benches/README.md).
-pub(crate) const DEFAULT: Duration = Duration::from_micros(500);
+pub(crate) const DEFAULT: Duration = Duration::from_micros(10);
 /// Questions between two readings of the clock while polls are short.
 const EVERY_MOST: u32 = 16;
 

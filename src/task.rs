@@ -5,9 +5,9 @@ use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
@@ -15,6 +15,7 @@ use async_task::{FallibleTask, WithInfo};
 
 use crate::contain::contain;
 use crate::current;
+use crate::joiner::Joiner;
 use crate::processor::Lease;
 use crate::registry::Place;
 use crate::schedule::schedule;
@@ -46,12 +47,27 @@ use crate::sync::{Arc, Mutex, lock};
 #[must_use = "dropping a task cancels it; call `.detach()` to let it run on its own"]
 pub struct Task<T> {
     inner: FallibleTask<Outcome<T>, Meta>,
+    /// In the allocation that `inner` keeps.
+    meta: NonNull<Meta>,
 }
+
+// SAFETY: `meta` is `Sync` and stays where it is; the rest is what `inner` makes of it.
+unsafe impl<T: Send> Send for Task<T> {}
+// SAFETY: as above; through a shared reference nothing but `is_finished` can be called.
+unsafe impl<T> Sync for Task<T> {}
+impl<T> UnwindSafe for Task<T> {}
+impl<T> RefUnwindSafe for Task<T> {}
 
 impl<T> Task<T> {
     /// Lets the task run on its own. Its output is dropped, a panic goes to the panic hook only.
     pub fn detach(self) {
+        self.joiner().detach();
         self.inner.detach();
+    }
+
+    fn joiner(&self) -> &Joiner<Waker> {
+        // SAFETY: `inner` keeps the allocation.
+        unsafe { &self.meta.as_ref().joiner }
     }
 
     /// Cancels the task and waits until its future is dropped. The output, if it had finished.
@@ -98,8 +114,19 @@ impl<T> Task<T> {
     }
 
     fn poll_join(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
-        let inner = &mut self.inner;
-        with_contained_waker(cx, |cx| Pin::new(inner).poll(cx)).map(|outcome| match outcome {
+        // SAFETY: this is the task's one handle, borrowed mutably.
+        let waits =
+            !self.inner.is_finished() && unsafe { self.joiner().wait(|old| renew(old, cx.waker())) };
+        if waits {
+            return Poll::Pending;
+        }
+        // The task has ended; or it is ending on another thread, and async-task tells when it has.
+        let ended = Pin::new(&mut self.inner).poll(&mut Context::from_waker(Waker::noop()));
+        let ended = match ended {
+            Poll::Pending => with_contained_waker(cx, |cx| Pin::new(&mut self.inner).poll(cx)),
+            ready => ready,
+        };
+        ended.map(|outcome| match outcome {
             None => Err(JoinError(Failure::Cancelled)),
             Some(outcome) => outcome
                 .into_result()
@@ -201,6 +228,12 @@ impl<T> Drop for Outcome<T> {
     }
 }
 
+/// The waker to leave instead of `old`.
+#[inline]
+fn renew(old: Option<Waker>, new: &Waker) -> Waker {
+    old.filter(|old| old.will_wake(new)).unwrap_or_else(|| new.clone())
+}
+
 /// Lets `poll` register a waker whose `wake` cannot panic: async-task would abort.
 fn with_contained_waker<R>(
     cx: &mut Context<'_>,
@@ -221,22 +254,19 @@ fn with_contained_waker<R>(
             contain(|| unsafe { ManuallyDrop::drop(&mut self.0) });
         }
     }
-    if current::is_polled_by(cx.waker()) {
-        return poll(cx);
-    }
     let waker = Waker::from(Arc::new(Contained(ManuallyDrop::new(cx.waker().clone()))));
     poll(&mut Context::from_waker(&waker))
 }
 
 /// The future that async-task holds: the user's, counted and, once it waits, registered.
 struct Tracked<F> {
-    /// Alive while this is counted; null for a task born cancelled.
-    shared: *const Shared,
+    /// In the same allocation.
+    meta: NonNull<Meta>,
     place: Option<Place>,
     future: ManuallyDrop<F>,
 }
 
-// SAFETY: `Shared` is `Sync`; the rest is what `F` makes of it.
+// SAFETY: `Meta` is `Sync`; the rest is what `F` makes of it.
 unsafe impl<F: Send> Send for Tracked<F> {}
 
 impl<F: Future> Future for Tracked<F> {
@@ -248,32 +278,49 @@ impl<F: Future> Future for Tracked<F> {
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut *this.future) };
-        let polling = current::polling(cx.waker());
-        let polled = catch_unwind(AssertUnwindSafe(|| future.poll(cx)));
-        drop(polling);
-        match polled {
+        match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => {
                 if this.place.is_none() {
                     this.register(cx.waker());
                 }
                 Poll::Pending
             }
-            Ok(Poll::Ready(output)) => Poll::Ready(Outcome(Some(Ok(output)))),
-            Err(payload) => Poll::Ready(Outcome(Some(Err(payload)))),
+            Ok(Poll::Ready(output)) => {
+                this.finish();
+                Poll::Ready(Outcome(Some(Ok(output))))
+            }
+            Err(payload) => {
+                this.finish();
+                Poll::Ready(Outcome(Some(Err(payload))))
+            }
         }
     }
 }
 
 impl<F> Tracked<F> {
+    #[inline]
+    fn meta(&self) -> &Meta {
+        // SAFETY: async-task keeps the metadata as long as the future, in one allocation.
+        unsafe { self.meta.as_ref() }
+    }
+
     #[cold]
     fn register(&mut self, waker: &Waker) {
-        let shard = current::lease(self.shared).map_or(0, |lease| lease.processor.index);
+        let shared = self.meta().shared;
+        let shard = current::lease(shared).map_or(0, |lease| lease.processor.index);
         // SAFETY: a counted future keeps its scheduler alive.
-        let shared = unsafe { &*self.shared };
-        self.place = shared.registry.insert(shard, waker);
+        self.place = unsafe { &*shared }.registry.insert(shard, waker);
         if self.place.is_none() {
             // The end has begun and nobody will wake this task: have it scheduled, and dropped.
             waker.wake_by_ref();
+        }
+    }
+
+    /// Wakes who awaits the task. It may still be ending when they look: see `poll_join`.
+    #[inline]
+    fn finish(&self) {
+        if let Some(waker) = self.meta().joiner.finish() {
+            contain(|| waker.wake());
         }
     }
 }
@@ -283,17 +330,19 @@ impl<F> Drop for Tracked<F> {
     fn drop(&mut self) {
         // SAFETY: dropped here, once.
         contain(|| unsafe { ManuallyDrop::drop(&mut self.future) });
-        if self.shared.is_null() {
+        self.finish();
+        let shared = self.meta().shared;
+        if shared.is_null() {
             return;
         }
         if let Some(place) = self.place {
             // SAFETY: still counted, so the scheduler is alive.
-            drop(unsafe { &*self.shared }.registry.remove(place));
+            drop(unsafe { &*shared }.registry.remove(place));
         }
-        match current::lease(self.shared) {
+        match current::lease(shared) {
             Some(lease) => lease.processor.open.share.add(-1),
             // SAFETY: counted until this call, and not touched after it.
-            None => drop(unsafe { &*self.shared }.stop.leave()),
+            None => drop(unsafe { &*shared }.stop.leave()),
         }
     }
 }
@@ -305,11 +354,16 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let future = Tracked { shared, place: None, future: ManuallyDrop::new(future) };
+    let track = |meta: &Meta| Tracked {
+        meta: NonNull::from(meta),
+        place: None,
+        future: ManuallyDrop::new(future),
+    };
     let (runnable, task) = async_task::Builder::new()
-        .metadata(Meta { shared })
-        .spawn(|_| future, WithInfo(schedule));
-    (runnable, Task { inner: task.fallible() })
+        .metadata(Meta { shared, joiner: Joiner::new() })
+        .spawn(track, WithInfo(schedule));
+    let meta = NonNull::from(task.metadata());
+    (runnable, Task { inner: task.fallible(), meta })
 }
 
 /// Spawns from a worker: to the tail of its own queue.

@@ -1,7 +1,7 @@
 //! The loop of a thread that works: next, run, idle. Knows neither tasks nor wakers.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::current;
 use crate::idle::Searching;
@@ -10,10 +10,6 @@ use crate::processor::Lease;
 use crate::search;
 use crate::shared::{Parked, Runnable, Shared};
 use crate::sync::Arc;
-
-/// About what it costs to wake a sleeping thread (a call of 1 to 14 µs, and 20 to 45 µs until it
-/// runs on the hosts measured): a backlog that is gone sooner wakes nobody.
-const WAKE_COST: Duration = Duration::from_micros(10);
 
 /// A thread that works for `shared` when it holds a processor, and else sleeps.
 pub(crate) struct Worker<'a> {
@@ -50,6 +46,7 @@ impl<'a> Worker<'a> {
             }
         }
         if let Some(lease) = self.lease() {
+            lease.take_yielded(false);
             settle(lease);
         }
     }
@@ -129,11 +126,16 @@ impl<'a> Worker<'a> {
 /// The next runnable on this processor: from the slot while the slice lasts, else from the queue.
 #[inline]
 fn next(lease: Lease<'_>) -> Option<Runnable> {
+    let polls = lease.counters().polls.get();
+    let due = lease.cadence().is_due(polls);
+    if let Some(runnable) = lease.take_yielded(!due) {
+        lease.begin_slice();
+        return Some(runnable);
+    }
     if let Some(runnable) = lease.next_in_slot() {
         return Some(runnable);
     }
-    let polls = lease.counters().polls.get();
-    if lease.cadence().is_due(polls) {
+    if due {
         if let Some(runnable) = look_up(lease, polls) {
             return Some(runnable);
         }
@@ -143,11 +145,10 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
         return search::injected(lease);
     };
     lease.begin_slice();
-    // A sleeper is woken once there is more to do than is gone before it has come.
     if left == 0 {
-        lease.no_backlog();
+        lease.backlog().clear();
     } else if lease.shared.idle.may_wake() {
-        wake_for_backlog(lease, left as usize);
+        mind_backlog(lease, left);
     }
     Some(runnable)
 }
@@ -163,19 +164,13 @@ fn look_up(lease: Lease<'_>, polls: u64) -> Option<Runnable> {
 }
 
 #[cold]
-fn wake_for_backlog(lease: Lease<'_>, left: usize) {
-    let cost = lease.cadence().cost(left);
-    if cost < WAKE_COST {
-        let now = Instant::now();
-        if now - lease.backlog_since(now) < WAKE_COST {
-            return;
-        }
+fn mind_backlog(lease: Lease<'_>, left: u32) {
+    let helpers = lease.backlog().helpers(left, Instant::now);
+    if helpers > 0 {
+        let wanted = helpers.min(lease.shared.idle.most_searchers());
+        // Where no thread can be had, this one works on alone.
+        lease.counters().wakes.add(lease.shared.wake(wanted).unwrap_or(0));
     }
-    lease.no_backlog();
-    let helpers = (cost.as_nanos() / WAKE_COST.as_nanos()).max(1);
-    let wanted = lease.shared.idle.most_searchers().min(usize::try_from(helpers).unwrap_or(1));
-    // Where no thread can be had, this one works on alone.
-    lease.counters().wakes.add(lease.shared.wake(wanted).unwrap_or(0));
 }
 
 /// Looks everywhere, for as long as the spin window allows. Leaves the processor counted as
@@ -254,6 +249,7 @@ pub(crate) fn give_up(lease: Lease<'_>) {
 /// The runtime is closed: the processor goes out of service, and what is scheduled is dropped.
 fn retire(lease: Lease<'_>) {
     current::set_processor(None);
+    lease.take_yielded(false);
     let shared = lease.shared.arc();
     drop(shared.retire(lease.processor));
     shared.drain();

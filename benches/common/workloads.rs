@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use futures::channel::oneshot;
+use futures::channel::{mpsc, oneshot};
+use futures::{SinkExt, StreamExt};
 
 use super::arms::Arm;
 use super::measure::{Histogram, Sample, measured};
@@ -155,21 +156,27 @@ pub fn ping_pong<A: Arm>(arm: &A) -> Sample {
     })
 }
 
-/// Two tasks that exchange messages over channels of capacity 1.
+/// Sends back what comes in, until the other side hangs up.
+async fn echo(mut incoming: mpsc::Receiver<usize>, mut outgoing: mpsc::Sender<usize>) {
+    while let Some(message) = incoming.next().await {
+        outgoing.send(message).await.unwrap();
+    }
+}
+
+/// Sends messages and waits for each to come back.
+async fn call(mut outgoing: mpsc::Sender<usize>, mut incoming: mpsc::Receiver<usize>, n: usize) {
+    for message in 0..n {
+        outgoing.send(message).await.unwrap();
+        assert_eq!(incoming.next().await, Some(message));
+    }
+}
+
+/// Two tasks that exchange messages over channels of capacity 1 (0 beside the sender's own).
 async fn pair<A: Arm>(messages: usize) {
-    let (ping, pings) = async_channel::bounded(1);
-    let (pong, pongs) = async_channel::bounded(1);
-    let echo = A::spawn(async move {
-        while let Ok(message) = pings.recv().await {
-            pong.send(message).await.unwrap();
-        }
-    });
-    let caller = A::spawn(async move {
-        for message in 0..messages {
-            ping.send(message).await.unwrap();
-            assert_eq!(pongs.recv().await, Ok(message));
-        }
-    });
+    let (ping, pings) = mpsc::channel(0);
+    let (pong, pongs) = mpsc::channel(0);
+    let echo = A::spawn(echo(pings, pong));
+    let caller = A::spawn(call(ping, pongs, messages));
     caller.await;
     echo.await;
 }
@@ -179,43 +186,52 @@ pub fn pair_alone<A: Arm>(arm: &A) -> Sample {
     measured(50_000, || arm.block_on(pair::<A>(50_000)))
 }
 
-/// One pair beside 200 tasks that yield; watched is how long these wait for their next turn.
+/// One pair beside 200 tasks that yield, for 30 ms; watched is how long these wait for their next
+/// turn.
 pub fn pair_beside_yielders<A: Arm>(arm: &A) -> Sample {
-    const MESSAGES: usize = 2_000;
+    const LASTS: Duration = Duration::from_millis(30);
     let waits = Arc::new(Mutex::new(Histogram::new()));
     let stop = Arc::new(AtomicBool::new(false));
-    let mut sample = arm.block_on(async {
-        let yielders: Vec<_> = (0..200)
-            .map(|_| {
-                let (stop, waits) = (stop.clone(), waits.clone());
-                A::spawn(async move {
-                    let mut mine = Histogram::new();
-                    while !stop.load(Relaxed) {
-                        let before = Instant::now();
-                        yield_now().await;
-                        mine.add(before.elapsed());
-                    }
-                    waits.lock().unwrap().merge(&mine);
+    let sent = Arc::new(AtomicUsize::new(0));
+    let mut sample = measured(0, || {
+        arm.block_on(async {
+            let yielders: Vec<_> = (0..200)
+                .map(|_| {
+                    let (stop, waits) = (stop.clone(), waits.clone());
+                    A::spawn(async move {
+                        let mut mine = Histogram::new();
+                        while !stop.load(Relaxed) {
+                            let before = Instant::now();
+                            yield_now().await;
+                            mine.add(before.elapsed());
+                        }
+                        waits.lock().unwrap().merge(&mine);
+                    })
                 })
-            })
-            .collect();
-        let (mut pair, mut sample) = (Box::pin(pair::<A>(MESSAGES)), Sample::default());
-        let mut started = None;
-        // The clock runs from the first poll to the last, within the runtime.
-        poll_fn(|cx| {
-            let start = *started.get_or_insert_with(Instant::now);
-            let polled = pair.as_mut().poll(cx);
-            sample.elapsed = start.elapsed();
-            polled
-        })
-        .await;
-        stop.store(true, Relaxed);
-        for yielder in yielders {
-            yielder.await;
-        }
-        sample
+                .collect();
+            let (mut ping, pings) = mpsc::channel(0);
+            let (pong, mut pongs) = mpsc::channel(0);
+            let echo = A::spawn(echo(pings, pong));
+            let caller = {
+                let sent = sent.clone();
+                A::spawn(async move {
+                    let start = Instant::now();
+                    while start.elapsed() < LASTS {
+                        ping.send(0).await.unwrap();
+                        assert_eq!(pongs.next().await, Some(0));
+                        sent.fetch_add(1, Relaxed);
+                    }
+                })
+            };
+            caller.await;
+            stop.store(true, Relaxed);
+            echo.await;
+            for yielder in yielders {
+                yielder.await;
+            }
+        });
     });
-    sample.ops = MESSAGES as u64;
+    (sample.ops, sample.elapsed) = (sent.load(Relaxed) as u64, LASTS);
     sample.watched_p99 = Some(waits.lock().unwrap().quantile(0.99));
     sample
 }
@@ -225,17 +241,10 @@ pub fn main_round_trip<A: Arm>(arm: &A) -> Sample {
     const TRIPS: usize = 2_000;
     measured(TRIPS as u64, || {
         arm.block_on(async {
-            let (ping, pings) = async_channel::bounded(1);
-            let (pong, pongs) = async_channel::bounded(1);
-            A::launch(async move {
-                while let Ok(message) = pings.recv().await {
-                    pong.send(message).await.unwrap();
-                }
-            });
-            for trip in 0..TRIPS {
-                ping.send(trip).await.unwrap();
-                assert_eq!(pongs.recv().await, Ok(trip));
-            }
+            let (ping, pings) = mpsc::channel(0);
+            let (pong, pongs) = mpsc::channel(0);
+            A::launch(echo(pings, pong));
+            call(ping, pongs, TRIPS).await;
         });
     })
 }
@@ -243,19 +252,10 @@ pub fn main_round_trip<A: Arm>(arm: &A) -> Sample {
 /// A foreign thread and a task exchange messages while the runtime has nothing else to do.
 pub fn remote_round_trip<A: Arm>(arm: &A) -> Sample {
     const TRIPS: usize = 2_000;
-    let (ping, pings) = async_channel::bounded(1);
-    let (pong, pongs) = async_channel::bounded(1);
-    arm.launch_from_outside(async move {
-        while let Ok(message) = pings.recv().await {
-            pong.send(message).await.unwrap();
-        }
-    });
-    measured(TRIPS as u64, || {
-        for trip in 0..TRIPS {
-            ping.send_blocking(trip).unwrap();
-            assert_eq!(pongs.recv_blocking(), Ok(trip));
-        }
-    })
+    let (ping, pings) = mpsc::channel(0);
+    let (pong, pongs) = mpsc::channel(0);
+    arm.launch_from_outside(echo(pings, pong));
+    measured(TRIPS as u64, || futures_lite::future::block_on(call(ping, pongs, TRIPS)))
 }
 
 /// A runtime is made, runs nothing, and is dropped.

@@ -66,7 +66,6 @@ fn drive<F: Future>(shared: &Arc<Shared>, future: F, nested: bool) -> F::Output 
     loop {
         // Ordering B2: acquire; pairs with B1.
         if main.woken.swap(false, AcqRel) {
-            let _polling = current::polling(&waker);
             if let Some(lease) = current::lease(Arc::as_ptr(shared)) {
                 lease.counters().polls.add(1);
             }
