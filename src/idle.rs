@@ -27,9 +27,11 @@ impl Counts {
 pub(crate) struct Searching(());
 
 impl Searching {
-    /// The evidence that came with a [`Wake`], remade by the thread that was woken: whoever
-    /// delivered the wake forgot its own.
-    pub(crate) fn handed_over() -> Self {
+    /// Gives the evidence to the thread that is woken, which has it from [`Searching::received`].
+    pub(crate) fn send(self) {}
+
+    /// The evidence of a thread that was handed a processor.
+    pub(crate) fn received() -> Self {
         Searching(())
     }
 }
@@ -270,141 +272,148 @@ mod models {
     use crate::sync::Arc;
     use crate::sync::atomic::AtomicUsize;
 
-    /// Stands for the injector, the mailbox of the one thread, and its wake-up.
+    /// Idle, what stands for the injector, and two threads' mailboxes with their wake-ups.
     struct Stage {
-        idle: Idle<u32>,
+        idle: Idle<usize>,
         work: AtomicUsize,
-        mail: AtomicUsize,
-        notify: loom::sync::Notify,
+        threads: [(AtomicUsize, loom::sync::Notify); 2],
     }
 
     impl Stage {
         fn new(processors: usize) -> Arc<Self> {
+            let thread = || (AtomicUsize::new(0), loom::sync::Notify::new());
             Arc::new(Stage {
                 idle: Idle::new(processors),
                 work: AtomicUsize::new(0),
-                mail: AtomicUsize::new(0),
-                notify: loom::sync::Notify::new(),
+                threads: [thread(), thread()],
             })
         }
 
-        fn deliver(&self, wake: Option<Wake<u32>>) {
-            if let Some(wake) = wake {
-                assert_eq!(wake.thread, Some(1), "the one thread was parked");
-                std::mem::forget(wake.searching);
-                self.mail.store(wake.processor + 1, Release);
-                self.notify.notify();
-            }
-        }
-
         fn publish(&self) {
+            // Relaxed: the fences of `Idle` must do.
             self.work.fetch_add(1, Relaxed);
             self.deliver(self.idle.wake(1));
         }
 
         fn take(&self) -> bool {
-            self.work.fetch_update(AcqRel, Relaxed, |n| n.checked_sub(1)).is_ok()
+            self.work.fetch_update(Relaxed, Relaxed, |work| work.checked_sub(1)).is_ok()
         }
 
-        /// Runs until so many items were taken.
-        fn work(&self, items: usize, search: bool) {
-            let mut processor = self.idle.acquire().unwrap();
-            let mut searching = None;
-            let mut taken = 0;
-            while taken < items {
-                if self.take() {
-                    taken += 1;
-                    if let Some(searching) = searching.take() {
-                        self.deliver(self.idle.found(searching, || self.work.load(Relaxed) > 0));
-                    }
-                    continue;
+        fn has_work(&self) -> bool {
+            self.work.load(Relaxed) > 0
+        }
+
+        fn deliver(&self, wake: Option<Wake<usize>>) {
+            if let Some(wake) = wake {
+                let (mail, notify) = &self.threads[wake.thread.expect("a thread is parked")];
+                wake.searching.send();
+                assert_eq!(mail.swap(wake.processor + 1, Release), 0, "two processors at once");
+                notify.notify();
+            }
+        }
+
+        fn receive(&self, thread: usize) -> usize {
+            let (mail, notify) = &self.threads[thread];
+            loop {
+                match mail.swap(0, Acquire) {
+                    0 => notify.wait(),
+                    processor_plus_one => return processor_plus_one - 1,
                 }
+            }
+        }
+
+        fn park(&self, thread: usize, processor: usize, searching: Option<Searching>) {
+            let wake = self.idle.park(processor, Some(thread), searching, || self.has_work());
+            self.deliver(wake.unwrap());
+        }
+
+        /// A worker that ends when it has taken one item.
+        fn take_one(&self, thread: usize, mut processor: usize, search: bool) {
+            let mut searching = None;
+            while !self.take() {
                 if search && searching.is_none() {
                     searching = self.idle.begin_search();
                     continue;
                 }
-                let more = || self.work.load(Relaxed) > 0;
-                let wake = self.idle.park(processor, Some(1), searching.take(), more).unwrap();
-                self.deliver(wake);
-                processor = loop {
-                    let mail = self.mail.swap(0, Acquire);
-                    if mail > 0 {
-                        break mail - 1;
-                    }
-                    self.notify.wait();
-                };
-                searching = Some(Searching(()));
+                self.park(thread, processor, searching.take());
+                processor = self.receive(thread);
+                searching = Some(Searching::received());
             }
         }
     }
 
-    /// Work comes from outside while the only worker parks.
-    #[test]
-    fn push_racing_park_is_never_lost() {
-        loom::model(|| {
+    fn push_while_the_worker_parks(search: bool) {
+        loom::model(move || {
             let stage = Stage::new(1);
+            let processor = stage.idle.acquire().unwrap();
             let worker = {
                 let stage = stage.clone();
-                loom::thread::spawn(move || stage.work(1, false))
+                loom::thread::spawn(move || stage.take_one(0, processor, search))
             };
-            stage.work.fetch_add(1, Relaxed);
-            let wake = stage.idle.wake(1);
-            // The worker may not have started: then the processor itself was idle.
-            match wake {
-                Some(Wake { thread: None, processor, .. }) => {
-                    stage.idle.park(processor, None, Some(Searching(())), || false).unwrap();
-                }
-                wake => stage.deliver(wake),
-            }
+            stage.publish();
+            // A lost wake-up is a deadlock here.
             worker.join().unwrap();
         });
     }
 
-    /// Work comes while the only worker searches: the publisher relies on the searcher.
     #[test]
-    fn push_that_saw_a_searcher_is_found_by_it() {
+    fn push_racing_park_is_never_lost() {
+        push_while_the_worker_parks(false);
+    }
+
+    #[test]
+    fn push_racing_search_and_park_is_never_lost() {
+        push_while_the_worker_parks(true);
+    }
+
+    /// The publisher wakes nobody, since one thread searches; that one finds something else and
+    /// is busy from then on: it must have passed the wake-up on to the one that sleeps.
+    #[test]
+    fn push_that_relied_on_a_searcher_is_passed_on() {
         loom::model(|| {
             let stage = Stage::new(2);
+            let processors = [stage.idle.acquire().unwrap(), stage.idle.acquire().unwrap()];
+            stage.park(1, processors[1], None);
+            let searching = stage.idle.begin_search().unwrap();
+            let publisher = {
+                let stage = stage.clone();
+                loom::thread::spawn(move || stage.publish())
+            };
+            let sleeper = {
+                let stage = stage.clone();
+                loom::thread::spawn(move || {
+                    let processor = stage.receive(1);
+                    stage.take_one(1, processor, false);
+                })
+            };
+            stage.deliver(stage.idle.found(searching, || stage.has_work()));
+            publisher.join().unwrap();
+            sleeper.join().unwrap();
+        });
+    }
+
+    /// A thread that is interrupted while it is parked gets out, or gets its mail.
+    #[test]
+    fn a_withdrawn_thread_gets_no_mail_and_one_that_cannot_withdraw_does() {
+        loom::model(|| {
+            let stage = Stage::new(1);
+            let processor = stage.idle.acquire().unwrap();
+            stage.park(0, processor, None);
             let publisher = {
                 let stage = stage.clone();
                 loom::thread::spawn(move || {
                     stage.work.fetch_add(1, Relaxed);
-                    // Only the thread that searches could be woken; processor 1 has no thread.
-                    if let Some(wake) = stage.idle.wake(1) {
-                        match wake.thread {
-                            Some(_) => stage.deliver(Some(wake)),
-                            None => {
-                                let more = || stage.work.load(Relaxed) > 0;
-                                let next =
-                                    stage.idle.park(wake.processor, None, Some(wake.searching), more);
-                                if let Ok(Some(next)) = next {
-                                    if next.thread.is_some() {
-                                        stage.deliver(Some(next));
-                                    }
-                                }
-                            }
-                        }
+                    match stage.idle.wake(1) {
+                        Some(wake) if wake.thread.is_none() => {} // a new thread would start
+                        wake => stage.deliver(wake),
                     }
                 })
             };
-            let spare = stage.idle.acquire();
-            if let Some(spare) = spare {
-                let taken = stage.take();
-                let searching = stage.idle.begin_search();
-                let found = taken || stage.take();
-                if !found {
-                    let more = || stage.work.load(Relaxed) > 0;
-                    match stage.idle.park(spare, None, searching, more).unwrap() {
-                        Some(wake) => std::mem::forget(wake.searching),
-                        None => {
-                            publisher.join().unwrap();
-                            return;
-                        }
-                    }
-                    assert!(stage.take());
-                }
+            if !stage.idle.withdraw(&0) {
+                stage.receive(0);
             }
             publisher.join().unwrap();
+            assert_eq!(stage.threads[0].0.load(Relaxed), 0, "mail for a thread that left");
         });
     }
 }

@@ -2,8 +2,7 @@
 //! Knows nothing of outputs. Cheaper than async-task's own awaiter by two locked operations, and
 //! a waker that panics is the caller's to contain, not an abort.
 
-use std::cell::UnsafeCell;
-
+use crate::sync::UnsafeCell;
 use crate::sync::atomic::{AtomicU8, Ordering::*};
 
 /// No waker; only the handle leaves this state, or the task's end.
@@ -43,20 +42,20 @@ impl<W> Joiner<W> {
             // Ordering W1: acquire; the cell is the handle's own again.
             WAITING if self.state.compare_exchange(WAITING, NOBODY, Acquire, Relaxed).is_ok() => {
                 // SAFETY: this exchange left `WAITING`.
-                before = unsafe { (*self.waker.get()).take() };
+                before = self.waker.with_mut(|waker| unsafe { (*waker).take() });
             }
             _ => return false,
         }
         let waker = renew(before);
         // SAFETY: the state is `NOBODY` or `DONE`, and in both the task does not touch the cell.
-        unsafe { *self.waker.get() = Some(waker) };
+        self.waker.with_mut(|cell| unsafe { *cell = Some(waker) });
         // Ordering W2: release; pairs with W3, so that the task sees the waker. If the task's end
         // came first, acquire its doings.
         if self.state.compare_exchange(NOBODY, WAITING, Release, Acquire).is_ok() {
             return true;
         }
         // SAFETY: the end came in `NOBODY`: the cell stays the handle's.
-        drop(unsafe { (*self.waker.get()).take() });
+        drop(self.waker.with_mut(|waker| unsafe { (*waker).take() }));
         false
     }
 
@@ -72,7 +71,7 @@ impl<W> Joiner<W> {
             return None;
         }
         // SAFETY: this swap left `WAITING`.
-        unsafe { (*self.waker.get()).take() }
+        self.waker.with_mut(|waker| unsafe { (*waker).take() })
     }
 
     /// The handle will not wait any more; spares the task a locked operation.
@@ -126,8 +125,8 @@ mod models {
             let taken = task.join().unwrap().map(|waker| *waker);
             match (first, second) {
                 (_, true) => assert_eq!(taken, Some(2)),
-                (true, false) => assert_eq!(taken, Some(1)),
-                (false, false) => assert_eq!(taken, None),
+                // Told that it waits in vain; the first waker may have been taken back already.
+                (_, false) => assert!(taken.is_none() || (first && taken == Some(1))),
             }
         });
     }

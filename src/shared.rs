@@ -122,9 +122,8 @@ impl Shared {
             None => (self.starter.worker)(&self.arc(), processor),
         };
         match started {
-            // The thread counts as searching from here on; it makes its own evidence.
             Ok(()) => {
-                std::mem::forget(searching);
+                searching.send();
                 Ok(())
             }
             Err(error) => {

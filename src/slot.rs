@@ -23,12 +23,24 @@ impl<T: Word> Slot<T> {
     pub(crate) fn put(&self, item: T) -> Option<T> {
         let raw = item.into_raw().as_ptr();
         if self.cell.load(Relaxed).is_null() {
-            // Nobody but the owner writes a non-null pointer, so an empty cell stays empty and a
-            // plain store overwrites nothing. Ordering L1: release; pairs with `take`'s acquire.
-            self.cell.store(raw, Release);
+            self.fill(raw);
             return None;
         }
         Self::own(self.cell.swap(raw, AcqRel))
+    }
+
+    /// Nobody but the owner writes a non-null pointer, and a load that read null orders the store
+    /// after it behind the exchange that wrote that null: an empty cell stays empty, and a plain
+    /// store overwrites nothing.
+    #[inline]
+    fn fill(&self, raw: *mut ()) {
+        // Ordering L1: release; pairs with L2.
+        #[cfg(not(paceline_loom))]
+        self.cell.store(raw, Release);
+        // The model checker does not know of that order (a store beside an exchange may go either
+        // way in it); so it is shown what is claimed.
+        #[cfg(paceline_loom)]
+        assert!(self.cell.swap(raw, Release).is_null(), "a plain store would have lost an item");
     }
 
     /// Empties the slot.

@@ -11,6 +11,27 @@ pub(crate) use std::sync::{Arc, Mutex, MutexGuard, atomic};
 #[cfg(not(paceline_loom))]
 pub(crate) use event_listener::{Event, Listener};
 
+/// A cell whose accesses the model checker watches.
+#[cfg(paceline_loom)]
+pub(crate) use loom::cell::UnsafeCell;
+
+/// As loom's, so that one source serves both.
+#[cfg(not(paceline_loom))]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(paceline_loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
+        access(self.0.get())
+    }
+}
+
 /// Locks, whatever a panic in another holder left behind.
 ///
 /// No user code runs under any lock of this crate, so a poisoned lock still guards whole data.

@@ -99,7 +99,7 @@ impl<'a> Worker<'a> {
             match self.bed.take_mail() {
                 Some(Mail::Processor(processor)) => {
                     self.listed.set(false);
-                    self.hold(processor, Some(Searching::handed_over()));
+                    self.hold(processor, Some(Searching::received()));
                 }
                 Some(Mail::Closed) => self.listed.set(false),
                 // If it cannot withdraw, it was chosen: mail is on its way.

@@ -25,7 +25,7 @@ fn start_worker(shared: &Arc<Shared>, processor: usize) -> io::Result<()> {
         let bed = Bed::new();
         current::within(shared, |_| {
             let worker = Worker::new(shared, &bed, true);
-            worker.hold(processor, Some(Searching::handed_over()));
+            worker.hold(processor, Some(Searching::received()));
             worker.work(|| false);
         });
         run_hook(shared.config.on_thread_stop.as_deref());

@@ -1,0 +1,183 @@
+//! What the integration tests share: runtimes of both sizes, a watchdog, values that tell of
+//! their end. Knows no behaviour; those are in the test files.
+
+#![allow(dead_code)] // each test file uses its own part
+#![allow(clippy::disallowed_methods)] // a test's foreign threads are plain ones
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use paceline::Runtime;
+
+/// Far above what any body takes on a loaded machine; only a hang reaches it.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Names the test that a child process runs.
+const ALONE: &str = "PACELINE_TEST_ALONE";
+
+pub fn runtime(workers: usize) -> Runtime {
+    Runtime::builder().worker_threads(workers).build().expect("valid settings")
+}
+
+/// Runs `body` on a runtime of one worker, then on one of four.
+#[track_caller]
+pub fn on_each(body: impl Fn(Runtime) + Send + Sync + 'static) {
+    on_each_size(move |workers| body(runtime(workers)));
+}
+
+/// As [`on_each`], for a body that builds its runtimes itself.
+#[track_caller]
+pub fn on_each_size(body: impl Fn(usize) + Send + Sync + 'static) {
+    let body = Arc::new(body);
+    for workers in [1, 4] {
+        let body = body.clone();
+        watched(&format!("on {workers} workers"), move || body(workers));
+    }
+}
+
+/// Fails if `body` takes too long: a hang is a failure and not a stuck CI. The thread that hangs
+/// is left behind.
+#[track_caller]
+pub fn watched(what: &str, body: impl FnOnce() + Send + 'static) {
+    let place = Location::caller();
+    let name = thread::current().name().unwrap_or("a test").to_owned();
+    let (done, finished) = mpsc::channel();
+    let run = move || {
+        let result = catch_unwind(AssertUnwindSafe(body));
+        // Nobody listens any more if it took too long.
+        let _ = done.send(result);
+    };
+    let runner = thread::Builder::new().name(name.clone()).spawn(run).expect("a thread");
+    match finished.recv_timeout(LIMIT) {
+        Ok(result) => {
+            runner.join().expect("its panics are caught");
+            result.unwrap_or_else(|payload| resume_unwind(payload));
+        }
+        Err(_) => panic!("{name} {what} ({place}) hangs: not done after {LIMIT:?}"),
+    }
+}
+
+/// Runs the body of the test `name` in a process of its own: for what counts a process's threads
+/// or allocations, and for what would abort the other tests when it fails.
+#[track_caller]
+pub fn alone(name: &str, body: impl FnOnce() + Send + 'static) {
+    if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
+        return watched("alone", body);
+    }
+    let output = Command::new(std::env::current_exe().expect("the test binary"))
+        .args([name, "--exact", "--test-threads=1", "--nocapture"])
+        .env(ALONE, name)
+        .output()
+        .expect("a child process");
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{name} alone: {}\n{}", output.status, text.concat());
+    assert!(text[0].contains("1 passed"), "no such test: {name}");
+}
+
+/// Waits for what no channel can tell. What never becomes true is the watchdog's.
+pub fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+/// Runs a closure when dropped.
+pub struct OnDrop<F: FnOnce()>(Option<F>);
+
+pub fn on_drop<F: FnOnce()>(f: F) -> OnDrop<F> {
+    OnDrop(Some(f))
+}
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(f) = self.0.take() {
+            f();
+        }
+    }
+}
+
+/// Counts how many of what it gave out are alive, and how many there were.
+#[derive(Clone, Default)]
+pub struct Census(Arc<[AtomicUsize; 2]>);
+
+/// One that is counted.
+pub struct Counted(Census);
+
+impl Census {
+    pub fn new() -> Self {
+        Census::default()
+    }
+
+    pub fn one(&self) -> Counted {
+        self.0[0].fetch_add(1, SeqCst);
+        Counted(self.clone())
+    }
+
+    pub fn born(&self) -> usize {
+        self.0[0].load(SeqCst)
+    }
+
+    pub fn dead(&self) -> usize {
+        self.0[1].load(SeqCst)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0[1].fetch_add(1, SeqCst);
+    }
+}
+
+/// A future of hand-made parts: what it does when polled, and when dropped.
+pub struct HandMade<P, D: FnOnce()> {
+    poll: P,
+    _drop: OnDrop<D>,
+}
+
+pub fn hand_made<T, P, D>(poll: P, drop: D) -> HandMade<P, D>
+where
+    P: FnMut(&mut Context<'_>) -> Poll<T>,
+    D: FnOnce(),
+{
+    HandMade { poll, _drop: on_drop(drop) }
+}
+
+impl<T, P, D> Future for HandMade<P, D>
+where
+    P: FnMut(&mut Context<'_>) -> Poll<T> + Unpin,
+    D: FnOnce() + Unpin,
+{
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        (self.poll)(cx)
+    }
+}
+
+/// Sends its waker once, at its first poll, and waits for ever.
+pub async fn lend_waker(to: mpsc::Sender<Waker>) {
+    let mut to = Some(to);
+    std::future::poll_fn(move |cx| {
+        if let Some(to) = to.take() {
+            to.send(cx.waker().clone()).expect("somebody wants the waker");
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Panics without a word from the panic hook.
+pub fn silent_panic() -> ! {
+    resume_unwind(Box::new("silent"))
+}
+
+/// Polls once, with `waker`.
+pub fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
