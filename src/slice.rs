@@ -120,7 +120,11 @@ mod tests {
 
     #[test]
     fn a_slice_of_zero_ends_at_the_first_reading_and_an_endless_one_never() {
-        assert!(lengths(Duration::ZERO, Duration::from_micros(1), 3).iter().all(|l| l.as_micros() <= 16));
+        assert!(
+            lengths(Duration::ZERO, Duration::from_micros(1), 3)
+                .iter()
+                .all(|l| l.as_micros() <= 16)
+        );
         let endless = Slice::new(Duration::MAX);
         let now = Instant::now();
         assert!((0..1_000).all(|i| !endless.is_spent(|| now + Duration::from_secs(i))));

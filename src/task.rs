@@ -115,8 +115,8 @@ impl<T> Task<T> {
 
     fn poll_join(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
         // SAFETY: this is the task's one handle, borrowed mutably.
-        let waits =
-            !self.inner.is_finished() && unsafe { self.joiner().wait(|old| renew(old, cx.waker())) };
+        let waits = !self.inner.is_finished()
+            && unsafe { self.joiner().wait(|old| renew(old, cx.waker())) };
         if waits {
             return Poll::Pending;
         }

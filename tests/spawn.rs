@@ -15,7 +15,9 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use paceline::{Handle, Runtime, Task, block_on, spawn};
 
-use common::{Census, hand_made, lend_waker, on_drop, on_each, on_each_size, poll_once, silent_panic};
+use common::{
+    Census, hand_made, lend_waker, on_drop, on_each, on_each_size, poll_once, silent_panic,
+};
 
 /// The workers still do their work.
 fn assert_works(runtime: &Runtime) {
@@ -34,7 +36,8 @@ fn runtime_here() -> String {
 fn hundreds_of_tasks_are_completed_by_a_foreign_thread() {
     on_each(|runtime| {
         for count in [200, 500] {
-            let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| oneshot::channel()).unzip();
+            let (senders, receivers): (Vec<_>, Vec<_>) =
+                (0..count).map(|_| oneshot::channel()).unzip();
             let tasks: Vec<_> = receivers.into_iter().map(|rx| runtime.spawn(rx)).collect();
             let foreign = thread::spawn(move || {
                 senders.into_iter().enumerate().for_each(|(i, tx)| tx.send(i).unwrap());
@@ -66,10 +69,13 @@ fn foreign_threads_spawn() {
         let threads: Vec<_> = (0..4)
             .map(|i| {
                 let handle = runtime.handle().clone();
-                thread::spawn(move || (0..100).map(|j| handle.spawn(async move { i * j })).collect())
+                thread::spawn(move || {
+                    (0..100).map(|j| handle.spawn(async move { i * j })).collect()
+                })
             })
             .collect();
-        let tasks: Vec<Task<i32>> = threads.into_iter().flat_map(|t| -> Vec<_> { t.join().unwrap() }).collect();
+        let tasks: Vec<Task<i32>> =
+            threads.into_iter().flat_map(|t| -> Vec<_> { t.join().unwrap() }).collect();
         let sum: i32 = runtime.block_on(futures::future::join_all(tasks)).into_iter().sum();
         assert_eq!(sum, 6 * 4950);
     });
@@ -78,11 +84,13 @@ fn foreign_threads_spawn() {
 #[test]
 fn a_worker_of_another_runtime_spawns() {
     on_each_size(|workers| {
-        let build = |name| Runtime::builder().worker_threads(workers).thread_name(name).build().unwrap();
+        let build =
+            |name| Runtime::builder().worker_threads(workers).thread_name(name).build().unwrap();
         let (here, there) = (build("here"), build("there"));
         let far = there.handle().clone();
         let task = here.spawn(async move {
-            let far = far.spawn(async { (runtime_here(), thread::current().name().unwrap().to_owned()) });
+            let far =
+                far.spawn(async { (runtime_here(), thread::current().name().unwrap().to_owned()) });
             (runtime_here(), far.await)
         });
         let (near, (runtime, thread)) = here.block_on(task);
@@ -94,7 +102,8 @@ fn a_worker_of_another_runtime_spawns() {
 fn a_destructor_spawns() {
     on_each(|runtime| {
         let (tx, rx) = mpsc::channel();
-        let guard = on_drop(move || spawn(async move { tx.send(runtime_here()).unwrap() }).detach());
+        let guard =
+            on_drop(move || spawn(async move { tx.send(runtime_here()).unwrap() }).detach());
         runtime.spawn(async move { drop(guard) }).detach();
         assert_eq!(rx.recv().unwrap(), "paceline-worker");
     });
@@ -259,7 +268,8 @@ fn a_panic_in_a_futures_destructor_is_contained() {
         assert_eq!(runtime.block_on(waits.cancel()), None);
         let ends = runtime.spawn(hand_made(|_| Poll::Ready(4), || silent_panic()));
         assert_eq!(runtime.block_on(ends), 4);
-        let panics = runtime.spawn(hand_made(|_| -> Poll<()> { silent_panic() }, || silent_panic()));
+        let panics =
+            runtime.spawn(hand_made(|_| -> Poll<()> { silent_panic() }, || silent_panic()));
         assert!(runtime.block_on(panics.join()).unwrap_err().is_panic());
         assert_works(&runtime);
     });
@@ -331,7 +341,7 @@ fn a_panic_in_block_on_propagates_and_strands_nothing() {
     on_each(|runtime| {
         let census = Census::new();
         let (tx, rx) = mpsc::channel();
-        let result = catch_unwind(AssertUnwindSafe(|| {
+        let result: thread::Result<()> = catch_unwind(AssertUnwindSafe(|| {
             runtime.block_on(async {
                 for _ in 0..100 {
                     let (one, tx) = (census.one(), tx.clone());
@@ -344,8 +354,7 @@ fn a_panic_in_block_on_propagates_and_strands_nothing() {
                 silent_panic()
             })
         }));
-        let payload: Box<dyn std::any::Any + Send> = result.map(|()| ()).unwrap_err();
-        assert_eq!(*payload.downcast::<&str>().unwrap(), "silent");
+        assert_eq!(*result.unwrap_err().downcast::<&str>().unwrap(), "silent");
         (0..100).for_each(|_| rx.recv().unwrap());
         assert_eq!(census.dead(), 100);
         assert_works(&runtime);
@@ -578,7 +587,8 @@ fn a_task_cancelled_by_its_runtimes_end_says_so() {
 #[test]
 fn two_runtimes_on_one_thread_keep_their_tasks_apart() {
     on_each_size(|workers| {
-        let build = |name| Runtime::builder().worker_threads(workers).thread_name(name).build().unwrap();
+        let build =
+            |name| Runtime::builder().worker_threads(workers).thread_name(name).build().unwrap();
         let (outer, inner) = (build("outer"), build("inner"));
         // Waits to be woken, and says whose thread it runs on.
         let waits = |rx: oneshot::Receiver<()>| async move {
@@ -604,7 +614,9 @@ fn two_runtimes_on_one_thread_keep_their_tasks_apart() {
                 (inner, futures::future::join_all(outer_tasks).await)
             })
         });
-        let all = |name: &str, seen: Vec<(String, String)>| seen.iter().all(|s| s.0 == name && s.1 == name);
+        let all = |name: &str, seen: Vec<(String, String)>| {
+            seen.iter().all(|s| s.0 == name && s.1 == name)
+        };
         assert!(all("inner", seen.0) && all("outer", seen.1));
     });
 }
@@ -626,7 +638,10 @@ fn block_on_and_spawn_nest_three_deep() {
 #[test]
 fn the_default_runtime_nests_three_deep() {
     common::watched("on the default runtime", || {
-        assert_eq!(block_on(spawn(async { block_on(spawn(async { block_on(spawn(async { 9 })) })) })), 9);
+        assert_eq!(
+            block_on(spawn(async { block_on(spawn(async { block_on(spawn(async { 9 })) })) })),
+            9
+        );
     });
 }
 

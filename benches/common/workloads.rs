@@ -295,7 +295,10 @@ pub fn fan_out_compute<A: Arm>(arm: &A) -> Sample {
             for part in 0..PARTS {
                 let (left, found) = (left.clone(), found.clone());
                 A::launch(async move {
-                    found.fetch_add(primes(BELOW * part / PARTS..BELOW * (part + 1) / PARTS), Relaxed);
+                    found.fetch_add(
+                        primes(BELOW * part / PARTS..BELOW * (part + 1) / PARTS),
+                        Relaxed,
+                    );
                     left.one_less();
                 });
             }

@@ -75,7 +75,8 @@ pub fn alone(name: &str, body: impl FnOnce() + Send + 'static) {
         .env(ALONE, name)
         .output()
         .expect("a child process");
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(output.status.success(), "{name} alone: {}\n{}", output.status, text.concat());
     assert!(text[0].contains("1 passed"), "no such test: {name}");
 }
