@@ -4,12 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs `f`; a panic in it ends here, after the panic hook has reported it.
 pub(crate) fn contain(f: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        // The payload is the user's too, and its destructor may panic in turn.
-        if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(second);
+    let mut outcome = catch_unwind(AssertUnwindSafe(f));
+    // The payload is the user's too: its destructor may panic, with a payload that does so again.
+    for _ in 0..8 {
+        match outcome {
+            Ok(()) => return,
+            Err(payload) => outcome = catch_unwind(AssertUnwindSafe(|| drop(payload))),
         }
     }
+    std::mem::forget(outcome);
 }
 
 #[cfg(test)]

@@ -34,6 +34,11 @@ impl Doze {
         }
     }
 
+    /// There is no ticker to rouse after all.
+    pub(crate) fn not_started(&self) {
+        self.asleep.store(true, SeqCst);
+    }
+
     /// Ends any wait, and all that follow.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, SeqCst);

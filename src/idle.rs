@@ -145,6 +145,25 @@ impl<T: PartialEq> Idle<T> {
         Ok(Wake { processor, thread: lists.threads.pop(), searching: Searching(()) })
     }
 
+    /// No thread could be started for a processor that was woken: it goes to one that has parked
+    /// meanwhile, and relied on that wake-up; if there is none it is idle again.
+    pub(crate) fn retry(
+        &self,
+        processor: usize,
+        searching: Searching,
+    ) -> Result<Option<Wake<T>>, Closed> {
+        let mut lists = lock(&self.lists);
+        if lists.closed {
+            return Err(Closed);
+        }
+        if let Some(thread) = lists.threads.pop() {
+            return Ok(Some(Wake { processor, thread: Some(thread), searching }));
+        }
+        lists.processors.push(processor);
+        self.change(ONE_IDLE, ONE_SEARCHING);
+        Ok(None)
+    }
+
     /// Leave to search, unless enough do.
     pub(crate) fn begin_search(&self) -> Option<Searching> {
         let most = self.most_searchers() as u64;
@@ -253,6 +272,17 @@ mod tests {
         assert!(idle.has_enough_threads() && idle.is_all_idle());
         assert_eq!(idle.wake(1).unwrap().thread, Some(8));
         assert!(!idle.withdraw(&8) && idle.withdraw(&7));
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_started_is_made_up_for_by_one_that_has_parked() {
+        let idle: Idle<u32> = Idle::new(1);
+        let wake = idle.wake(1).unwrap();
+        idle.park_thread(5).unwrap();
+        let wake = idle.retry(wake.processor, wake.searching).unwrap().unwrap();
+        assert_eq!(wake.thread, Some(5));
+        assert!(idle.retry(wake.processor, wake.searching).unwrap().is_none());
+        assert!(idle.may_wake() && idle.is_all_idle());
     }
 
     #[test]

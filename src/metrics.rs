@@ -19,7 +19,8 @@ use crate::shared::Shared;
 pub struct Metrics {
     /// One entry per worker, that is, per task that may run at once: threads take turns in them.
     pub workers: Vec<WorkerMetrics>,
-    /// Tasks whose future has not been dropped yet.
+    /// Tasks whose future has not been dropped yet. Inexact while workers run: it is the sum of what
+    /// each has added and removed, read one after the other.
     pub live_tasks: usize,
     /// Runnable tasks that came from outside the workers and were not taken yet.
     pub injector_depth: usize,

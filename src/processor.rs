@@ -205,19 +205,20 @@ impl<'a> Lease<'a> {
         None
     }
 
+    /// Sees to it that somebody looks after what this processor holds while a poll lasts. To be
+    /// called after anything came into the slot or the queue.
     #[inline]
-    fn call_watch(self) {
+    pub(crate) fn call_watch(self) {
         if !self.own().watched.get() {
             self.watch();
         }
     }
 
-    /// Sees to it that somebody looks after what this processor holds while a poll lasts.
     #[cold]
     fn watch(self) {
         if self.shared.has_ticker() {
-            self.own().watched.set(true);
-            self.shared.rouse_ticker();
+            // Asked once per lease: the ticker does not fall asleep while a processor is held.
+            self.own().watched.set(self.shared.rouse_ticker());
         } else if self.shared.idle.may_wake() {
             // Where no thread can be had, this one works on alone.
             let _ = self.shared.wake(1);

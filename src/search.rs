@@ -19,6 +19,9 @@ pub(crate) fn injected(lease: Lease<'_>) -> Option<Runnable> {
         },
     )?;
     lease.counters().injected.add(taken);
+    if taken > 1 {
+        lease.call_watch();
+    }
     Some(runnable)
 }
 
@@ -44,7 +47,11 @@ pub(crate) fn stolen(lease: Lease<'_>, alone: &mut Option<(usize, u32)>) -> Opti
         let before = lease.queue().len();
         if let Some(runnable) = stealer.steal(lease.queue()) {
             lease.counters().steals.add(1);
-            lease.counters().stolen.add(1 + (lease.queue().len() - before) as u64);
+            let brought = lease.queue().len() - before;
+            lease.counters().stolen.add(1 + brought as u64);
+            if brought > 0 {
+                lease.call_watch();
+            }
             return Some(runnable);
         }
     }

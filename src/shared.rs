@@ -7,14 +7,15 @@ use std::task::Waker;
 
 use crate::config::Config;
 use crate::doze::Doze;
-use crate::idle::{Idle, Wake};
+use crate::idle::{Closed, Idle, Searching, Wake};
 use crate::injector::Injector;
 use crate::joiner::Joiner;
 use crate::park::{Mail, Sleeper};
 use crate::processor::Processor;
 use crate::registry::Registry;
 use crate::stop::Stop;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use crate::sync::{Arc, Mutex};
 
 /// The way from a runnable back to its scheduler: the schedule function stays free of captures,
 /// so that async-task need not clone wakers to keep it alive.
@@ -58,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) stop: Stop,
     pub(crate) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     starter: Starter,
-    ticker_started: Mutex<bool>,
+    ticker_started: AtomicBool,
     this: Weak<Shared>,
 }
 
@@ -80,7 +81,7 @@ impl Shared {
             stop: Stop::new(count),
             threads: Mutex::default(),
             starter,
-            ticker_started: Mutex::new(false),
+            ticker_started: AtomicBool::new(false),
             this: this.clone(),
             config,
         });
@@ -103,36 +104,44 @@ impl Shared {
 
     /// Wakes workers until `wanted` of them search. Returns how many were woken.
     pub(crate) fn wake(&self, wanted: usize) -> io::Result<u64> {
-        let mut woken = 0;
-        while let Some(wake) = self.idle.wake(wanted) {
-            self.deliver(wake)?;
-            woken += 1;
+        // Counted, since one that finds nothing may be asleep again before the next is woken.
+        for woken in 0..wanted {
+            match self.idle.wake(wanted) {
+                Some(wake) => self.deliver(wake)?,
+                None => return Ok(woken as u64),
+            }
         }
-        Ok(woken)
+        Ok(wanted as u64)
     }
 
     /// Hands a processor to a sleeping thread, or to a new one.
     pub(crate) fn deliver(&self, wake: Wake<Parked>) -> io::Result<()> {
         let Wake { processor, thread, searching } = wake;
-        let started = match thread {
-            Some(thread) => {
-                thread.0.send(&Mail::Processor(processor));
-                Ok(())
-            }
-            None => (self.starter.worker)(&self.arc(), processor),
-        };
-        match started {
-            Ok(()) => {
-                searching.send();
-                Ok(())
-            }
-            Err(error) => {
-                self.unload(processor);
-                // Nobody is woken for what is left: that would only fail again.
-                if self.idle.park(processor, None, Some(searching), || false).is_err() {
-                    drop(self.retire(&self.processors[processor]));
+        let Some(thread) = thread else {
+            return match (self.starter.worker)(&self.arc(), processor) {
+                Ok(()) => {
+                    searching.send();
+                    Ok(())
                 }
-                Err(error)
+                Err(error) => self.do_without(processor, searching).ok_or(error),
+            };
+        };
+        searching.send();
+        thread.0.send(&Mail::Processor(processor));
+        Ok(())
+    }
+
+    /// No thread could be started for a processor. None if none has parked meanwhile either.
+    #[cold]
+    fn do_without(&self, processor: usize, searching: Searching) -> Option<()> {
+        self.unload(processor);
+        match self.idle.retry(processor, searching) {
+            Ok(Some(wake)) => self.deliver(wake).ok(),
+            Ok(None) => None,
+            Err(Closed) => {
+                drop(self.retire(&self.processors[processor]));
+                self.stop.after_push(self);
+                None
             }
         }
     }
@@ -155,24 +164,25 @@ impl Shared {
         self.config.ticker != crate::config::Ticker::Off
     }
 
-    /// Starts or wakes the ticker, unless it is awake.
+    /// Starts or wakes the ticker, unless it is awake. False if it could not be started.
     #[inline]
-    pub(crate) fn rouse_ticker(&self) {
-        if self.doze.is_asleep() {
-            self.rouse_sleeping_ticker();
-        }
+    pub(crate) fn rouse_ticker(&self) -> bool {
+        !self.doze.is_asleep() || self.rouse_sleeping_ticker()
     }
 
     #[cold]
-    fn rouse_sleeping_ticker(&self) {
-        let mut started = lock(&self.ticker_started);
-        if !*started && !self.stop.is_closing() {
+    fn rouse_sleeping_ticker(&self) -> bool {
+        self.doze.rouse();
+        if self.ticker_started.swap(true, SeqCst) || self.stop.is_closing() {
+            return true;
+        }
+        let started = (self.starter.ticker)(&self.arc()).is_ok();
+        if !started {
             // Where no thread could be had, the next one to ask tries again.
-            *started = (self.starter.ticker)(&self.arc()).is_ok();
+            self.ticker_started.store(false, SeqCst);
+            self.doze.not_started();
         }
-        if *started {
-            self.doze.rouse();
-        }
+        started
     }
 
     /// How many futures are alive.

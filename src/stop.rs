@@ -9,7 +9,7 @@
 //!
 //! **When it is over.** When every processor is retired and no future is alive
 //! ([`crate::tally`]). One thread attends until then: the one that drops the runtime or, if that
-//! is one of its own workers, the first to leave its loop.
+//! is one of its own, a thread made for it.
 
 use std::time::Instant;
 
@@ -23,9 +23,7 @@ use crate::tally::Tally;
 
 pub(crate) struct Stop {
     closing: AtomicBool,
-    /// Somebody attends to the end.
-    attended: AtomicBool,
-    /// Whoever attended gave up.
+    /// Nobody attends to the end any more, or nobody could.
     abandoned: AtomicBool,
     /// Something came into a queue after the close, or it is all over.
     event: Event,
@@ -38,7 +36,6 @@ impl Stop {
     pub(crate) fn new(processors: usize) -> Self {
         Stop {
             closing: AtomicBool::new(false),
-            attended: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             event: Event::new(),
             tally: Tally::new(processors),
@@ -81,10 +78,11 @@ impl Stop {
 }
 
 impl Shared {
-    /// Begins the end. The caller holds the scheduler otherwise than through its tasks.
-    pub(crate) fn close(&self) {
+    /// Begins the end; false if it has begun. The caller holds the scheduler otherwise than through
+    /// its tasks, and attends or has somebody attend.
+    pub(crate) fn close(&self) -> bool {
         if self.stop.closing.swap(true, SeqCst) {
-            return;
+            return false;
         }
         // Ordering E2: store-load; `closing` is set before the queues are looked at. Pairs with E1.
         fence(SeqCst);
@@ -99,6 +97,7 @@ impl Shared {
         for waker in self.registry.close() {
             contain(|| waker.wake());
         }
+        true
     }
 
     /// Takes a processor out of service for good. The caller drops what it gets last.
@@ -125,8 +124,7 @@ impl Shared {
         self.injector.pop(|_| 0, |_| ()).or_else(held)
     }
 
-    /// Waits until it is all over. False if `deadline` came first; then nobody attends any more,
-    /// and whoever comes late sees to what it brings.
+    /// Waits until it is all over. False if `deadline` came first; then nobody attends any more.
     pub(crate) fn attend(&self, deadline: Option<Instant>) -> bool {
         loop {
             let listener = self.stop.event.listen();
@@ -138,16 +136,19 @@ impl Shared {
                 None => listener.wait(),
                 Some(deadline) if listener.wait_deadline(deadline).is_some() => {}
                 Some(_) => {
-                    self.stop.abandoned.store(true, SeqCst);
-                    self.drain();
+                    self.abandon();
                     return self.stop.tally.is_over();
                 }
             }
         }
     }
 
-    /// Whether the caller is the one to attend: the first to ask, once.
-    pub(crate) fn may_attend(&self) -> bool {
-        !self.stop.attended.swap(true, SeqCst)
+    /// Nobody attends from here on: whoever schedules something sees to its end.
+    pub(crate) fn abandon(&self) {
+        self.stop.abandoned.store(true, SeqCst);
+        // Ordering E3: store-load, as E2: who pushes after the drain below has looked sees that
+        // nobody attends. Pairs with E1.
+        fence(SeqCst);
+        self.drain();
     }
 }

@@ -280,9 +280,7 @@ impl<F: Future> Future for Tracked<F> {
         let future = unsafe { Pin::new_unchecked(&mut *this.future) };
         match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => {
-                if this.place.is_none() {
-                    this.register(cx.waker());
-                }
+                this.keep_findable(cx.waker());
                 Poll::Pending
             }
             Ok(Poll::Ready(output)) => {
@@ -304,12 +302,24 @@ impl<F> Tracked<F> {
         unsafe { self.meta.as_ref() }
     }
 
-    #[cold]
-    fn register(&mut self, waker: &Waker) {
-        let shared = self.meta().shared;
-        let shard = current::lease(shared).map_or(0, |lease| lease.processor.index);
+    /// The task waits: the end must find it.
+    #[inline]
+    fn keep_findable(&mut self, waker: &Waker) {
         // SAFETY: a counted future keeps its scheduler alive.
-        self.place = unsafe { &*shared }.registry.insert(shard, waker);
+        let shared = unsafe { &*self.meta().shared };
+        if self.place.is_none() {
+            self.register(shared, waker);
+        } else if shared.stop.is_closing() {
+            // The end's wake may have come before this poll, to a task that was scheduled already;
+            // then it happened before the poll, and so did `closing`. Nobody will wake it again.
+            waker.wake_by_ref();
+        }
+    }
+
+    #[cold]
+    fn register(&mut self, shared: &Shared, waker: &Waker) {
+        let shard = current::lease(shared).map_or(0, |lease| lease.processor.index);
+        self.place = shared.registry.insert(shard, waker);
         if self.place.is_none() {
             // The end has begun and nobody will wake this task: have it scheduled, and dropped.
             waker.wake_by_ref();

@@ -30,21 +30,29 @@ impl<'a> Worker<'a> {
     pub(crate) fn work(&self, interrupted: impl Fn() -> bool) {
         // The processor is asked for anew after every poll: what is polled may give it away.
         while let Some(lease) = self.lease_or_wait(&interrupted) {
+            let found = next(lease).or_else(|| search(lease, &interrupted));
+            // After the look: who finds a task that was scheduled by the end sees the end.
             if self.shared.stop.is_closing() {
+                found.into_iter().for_each(|runnable| lease.queue().push(runnable));
                 return retire(lease);
             }
-            match next(lease).or_else(|| search(lease, &interrupted)) {
+            match found {
                 Some(runnable) => {
                     settle(lease);
                     lease.run(runnable);
                 }
                 None if interrupted() => lease.begin_slice(),
-                None => self.park(lease),
+                None => {
+                    // Listed from here on: only `wait` may look at what interrupts.
+                    self.park(lease);
+                    continue;
+                }
             }
             if interrupted() {
                 break;
             }
         }
+        debug_assert!(!self.listed.get(), "whoever leaves has left the idle list");
         if let Some(lease) = self.lease() {
             lease.take_yielded(false);
             settle(lease);

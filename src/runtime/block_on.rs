@@ -4,7 +4,6 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::threads;
 use crate::current;
 use crate::park::{Bed, Sleeper};
 use crate::shared::Shared;
@@ -43,13 +42,6 @@ impl Drop for Leave<'_> {
 }
 
 pub(super) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output {
-    struct Attend<'a>(&'a Shared);
-    impl Drop for Attend<'_> {
-        fn drop(&mut self) {
-            threads::attend_if_last(self.0);
-        }
-    }
-    let _attend = Attend(shared);
     current::within(shared, |nested| drive(shared, future, nested))
 }
 

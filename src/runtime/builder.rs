@@ -97,8 +97,8 @@ impl Builder {
         self
     }
 
-    /// How long tasks that wake one another may keep the others on their worker waiting; 500 µs
-    /// by default.
+    /// How long tasks that wake one another may keep the others on their worker waiting; 10 µs by
+    /// default.
     pub fn timeslice(mut self, length: Duration) -> Self {
         self.config.timeslice = length;
         self

@@ -22,8 +22,7 @@ use crate::task::{Task, spawn_here, spawn_on};
 ///
 /// **Dropping it stops it at once:** running polls are let finish, then every task's future is
 /// dropped and every thread joined before `drop` returns. Dropped on one of its own threads (in
-/// async code that it runs) it does not wait: the end is seen through when that thread's poll has
-/// returned.
+/// async code that it runs) it does not wait: another thread sees the end through.
 ///
 /// # Examples
 /// ```
@@ -82,7 +81,8 @@ impl Runtime {
     /// Stops as `drop` does, but waits at most `timeout`: for a poll that does not return, say.
     ///
     /// True if the end was reached. If not, every task that is not in a poll has been dropped,
-    /// and the threads that are stuck see to the rest when they come back.
+    /// and the threads that are stuck see to the rest when they come back. A task that is woken
+    /// only then is dropped by whoever wakes it.
     ///
     /// # Examples
     /// ```
@@ -102,14 +102,14 @@ impl Runtime {
     /// Whether all is over.
     fn stop(&self, deadline: Option<Instant>) -> bool {
         let shared = &self.handle.shared;
-        if current::is_inside(shared) {
-            shared.close();
-            return false;
-        }
-        if !shared.may_attend() {
+        if !shared.close() {
             return shared.stop.tally.is_over();
         }
-        shared.close();
+        if current::is_inside(shared) {
+            // This thread is in the middle of a poll that the end has to wait for.
+            threads::attend_elsewhere(shared);
+            return false;
+        }
         let over = shared.attend(deadline);
         if over {
             threads::join_all(shared);

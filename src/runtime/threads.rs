@@ -12,6 +12,9 @@ use crate::sync::{Arc, lock};
 use crate::ticker;
 use crate::worker::Worker;
 
+/// Handles of threads that have ended, kept to be joined in the end.
+const SPARE_HANDLES: usize = 64;
+
 pub(super) const STARTER: Starter = Starter { worker: start_worker, ticker: start_ticker };
 
 fn start_worker(shared: &Arc<Shared>, processor: usize) -> io::Result<()> {
@@ -21,15 +24,15 @@ fn start_worker(shared: &Arc<Shared>, processor: usize) -> io::Result<()> {
         builder = builder.stack_size(size);
     }
     start(shared, builder, move |shared| {
-        run_hook(shared.config.on_thread_start.as_deref());
         let bed = Bed::new();
+        // The hooks run inside as well: a runtime that is dropped there is dropped on its own thread.
         current::within(shared, |_| {
+            run_hook(shared.config.on_thread_start.as_deref());
             let worker = Worker::new(shared, &bed, true);
             worker.hold(processor, Some(Searching::received()));
             worker.work(|| false);
+            run_hook(shared.config.on_thread_stop.as_deref());
         });
-        run_hook(shared.config.on_thread_stop.as_deref());
-        attend_if_last(shared);
     })
 }
 
@@ -45,16 +48,13 @@ fn start(
 ) -> io::Result<()> {
     // Held until the handle is in: whoever joins all threads joins this one.
     let mut threads = lock(&shared.threads);
-    let (retired, alive) =
-        std::mem::take(&mut *threads).into_iter().partition::<Vec<_>, _>(|t| t.is_finished());
-    *threads = alive;
+    if threads.len() >= SPARE_HANDLES + 2 * shared.processors.len() {
+        // Surplus threads have come and gone. They have done their work and are not waited for:
+        // this may run in a thread-local's destructor of one of them.
+        threads.retain(|thread| !thread.is_finished());
+    }
     let shared = shared.clone();
     threads.push(builder.spawn(move || body(&shared))?);
-    drop(threads);
-    for thread in retired {
-        // A worker thread catches the panics of what it runs; there is nothing to report.
-        let _ = thread.join();
-    }
     Ok(())
 }
 
@@ -64,11 +64,17 @@ fn run_hook(hook: Option<&(dyn Fn() + Send + Sync)>) {
     }
 }
 
-/// On a thread that has just left a worker loop or a `block_on`: if the runtime was dropped by
-/// one of its own threads, the first that is out sees the end through.
-pub(super) fn attend_if_last(shared: &Shared) {
-    if shared.stop.is_closing() && !current::is_inside(shared) && shared.may_attend() {
-        shared.attend(None);
+/// The runtime was dropped on one of its own threads: a new one sees the end through.
+pub(super) fn attend_elsewhere(shared: &Arc<Shared>) {
+    let attendant = shared.clone();
+    let builder = thread::Builder::new().name("paceline-stop".into());
+    let started = builder.spawn(move || {
+        attendant.attend(None);
+        join_all(&attendant);
+    });
+    if started.is_err() {
+        // No thread to be had: whoever schedules something sees to its end.
+        shared.abandon();
     }
 }
 
