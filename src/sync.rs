@@ -1,12 +1,19 @@
 //! The primitives that the model checker replaces, and the one decision on poisoned locks.
 //!
 //! `cfg(paceline_loom)` and not `cfg(loom)`, so that modelling paceline does not flip its
-//! dependencies as well.
+//! dependencies as well. `cfg(paceline_tsan)` brings a lock that the thread sanitizer can see into.
 
 #[cfg(paceline_loom)]
-pub(crate) use loom::sync::{Arc, Mutex, MutexGuard, atomic};
+pub(crate) use loom::sync::{Arc, atomic};
 #[cfg(not(paceline_loom))]
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard, atomic};
+pub(crate) use std::sync::{Arc, atomic};
+
+#[cfg(paceline_loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
+#[cfg(paceline_tsan)]
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+#[cfg(not(any(paceline_loom, paceline_tsan)))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
 
 #[cfg(not(paceline_loom))]
 pub(crate) use event_listener::{Event, Listener};
@@ -36,7 +43,10 @@ impl<T> UnsafeCell<T> {
 ///
 /// No user code runs under any lock of this crate, so a poisoned lock still guards whole data.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    #[cfg(paceline_tsan)]
+    return mutex.lock();
+    #[cfg(not(paceline_tsan))]
+    return mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
 }
 
 /// What a model sees of `event_listener`: a listener hears every notification after its birth.

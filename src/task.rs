@@ -20,7 +20,7 @@ use crate::processor::Lease;
 use crate::registry::Place;
 use crate::schedule::schedule;
 use crate::shared::{Meta, Runnable, Shared};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::Arc;
 
 /// A spawned task: a future of its output.
 ///
@@ -130,7 +130,7 @@ impl<T> Task<T> {
             None => Err(JoinError(Failure::Cancelled)),
             Some(outcome) => outcome
                 .into_result()
-                .map_err(|payload| JoinError(Failure::Panicked(Mutex::new(payload)))),
+                .map_err(|payload| JoinError(Failure::Panicked(payload.into()))),
         })
     }
 }
@@ -162,7 +162,7 @@ pub struct JoinError(Failure);
 enum Failure {
     Cancelled,
     /// The lock is never contended; it makes the error `Sync`, as errors should be.
-    Panicked(Mutex<Box<dyn Any + Send>>),
+    Panicked(std::sync::Mutex<Box<dyn Any + Send>>),
 }
 
 impl JoinError {
@@ -193,7 +193,7 @@ impl fmt::Display for JoinError {
         let Failure::Panicked(payload) = &self.0 else {
             return f.write_str("task was cancelled");
         };
-        let payload = lock(payload);
+        let payload = payload.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let message = payload.downcast_ref::<&str>().copied();
         match message.or_else(|| payload.downcast_ref::<String>().map(String::as_str)) {
             Some(message) => write!(f, "task panicked: {message}"),
@@ -274,13 +274,24 @@ impl<F: Future> Future for Tracked<F> {
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: a counted future keeps its scheduler alive; one that is not is never polled.
+        let shared = unsafe { &*self.meta().shared };
+        if shared.stop.is_closing() {
+            // Not polled any more. If the end's wake found the task scheduled, it happened before
+            // this poll, and so did `closing`; if it comes during a poll, there is one more. Either
+            // way the task is scheduled once more, and dropped.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         // SAFETY: nothing is moved out; `future` is pinned as `self` is, until it is dropped.
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut *this.future) };
         match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => {
-                this.keep_findable(cx.waker());
+                if this.place.is_none() {
+                    this.register(shared, cx.waker());
+                }
                 Poll::Pending
             }
             Ok(Poll::Ready(output)) => {
@@ -300,20 +311,6 @@ impl<F> Tracked<F> {
     fn meta(&self) -> &Meta {
         // SAFETY: async-task keeps the metadata as long as the future, in one allocation.
         unsafe { self.meta.as_ref() }
-    }
-
-    /// The task waits: the end must find it.
-    #[inline]
-    fn keep_findable(&mut self, waker: &Waker) {
-        // SAFETY: a counted future keeps its scheduler alive.
-        let shared = unsafe { &*self.meta().shared };
-        if self.place.is_none() {
-            self.register(shared, waker);
-        } else if shared.stop.is_closing() {
-            // The end's wake may have come before this poll, to a task that was scheduled already;
-            // then it happened before the poll, and so did `closing`. Nobody will wake it again.
-            waker.wake_by_ref();
-        }
     }
 
     #[cold]

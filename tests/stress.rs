@@ -9,12 +9,14 @@ mod common;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::thread;
 
 use common::watched;
+use parking_lot::Mutex;
+
 use paceline::{Builder, Handle, Task, Ticker, yield_if_due, yield_now};
 
 const SEEDS: u64 = if cfg!(debug_assertions) { 60 } else { 200 };
@@ -59,7 +61,7 @@ impl Drop for Made {
 
 impl Storm {
     fn wake(&self, place: u64) {
-        let waker = self.places[place as usize % self.places.len()].lock().unwrap().take();
+        let waker = self.places[place as usize % self.places.len()].lock().take();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -73,7 +75,7 @@ impl Storm {
                 return Poll::Ready(());
             }
             let place = &self.places[place as usize % self.places.len()];
-            let before = place.lock().unwrap().replace(cx.waker().clone());
+            let before = place.lock().replace(cx.waker().clone());
             before.into_iter().for_each(Waker::wake);
             Poll::Pending
         })
@@ -181,7 +183,7 @@ fn storm(seed: u64) {
         storm.over.store(true, SeqCst);
     });
     // Wakers that are left hold memory only.
-    storm.places.iter().for_each(|place| drop(place.lock().unwrap().take()));
+    storm.places.iter().for_each(|place| drop(place.lock().take()));
     let (made, dropped) = (storm.made.load(SeqCst), storm.dropped.load(SeqCst));
     assert_eq!(made, dropped, "seed {seed}: futures made and dropped");
     assert_eq!(Arc::strong_count(&storm), 1, "seed {seed}");

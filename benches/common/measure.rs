@@ -38,8 +38,8 @@ pub fn measured(ops: u64, work: impl FnOnce()) -> Sample {
     Sample {
         ops,
         elapsed,
-        cpu: cpu_after - cpu,
-        switches: switches_after - switches,
+        cpu: cpu_after.saturating_sub(cpu),
+        switches: switches_after.saturating_sub(switches),
         watched_p99: None,
     }
 }

@@ -9,17 +9,24 @@ use crate::common::workloads::{self, WORKERS};
 /// Rounds of the short profile, which `cargo bench` runs.
 const ROUNDS: usize = 21;
 
+/// One arm's runtime and the workload on it.
+type Runner = (&'static str, Box<dyn Fn() -> Sample>);
+
 /// One workload with a runtime of each arm, made once.
 struct Row {
     name: &'static str,
+    /// Of long workloads there are fewer rounds.
     rounds_divisor: usize,
-    arms: Vec<(&'static str, Box<dyn Fn() -> Sample>)>,
+    arms: Vec<Runner>,
 }
+
+/// A workload's name, and what makes its row when its turn comes.
+type Entry = (&'static str, fn() -> Row);
 
 macro_rules! row {
     ($name:literal, $body:ident $(::<$workers:literal>)?) => { row!($name, $body $(::<$workers>)?, 1) };
     ($name:literal, $body:ident $(::<$workers:literal>)?, $divisor:literal) => {
-        (|| Row {
+        ($name, || Row {
             name: $name,
             rounds_divisor: $divisor,
             arms: vec![
@@ -28,34 +35,34 @@ macro_rules! row {
                 arm::<Smol>(workloads::$body::<Smol $(, $workers)?>),
                 arm::<SlotOff>(workloads::$body::<SlotOff $(, $workers)?>),
             ],
-        }) as fn() -> Row
+        })
     };
 }
 
-fn arm<A: Arm>(body: fn(&A) -> Sample) -> (&'static str, Box<dyn Fn() -> Sample>) {
+fn arm<A: Arm>(body: fn(&A) -> Sample) -> Runner {
     let runtime = A::new(WORKERS);
     (A::NAME, Box::new(move || body(&runtime)))
 }
 
-const ROWS: &[(&str, fn() -> Row)] = &[
-    ("spawn_many", row!("spawn_many", spawn_many)),
-    ("spawn_inside", row!("spawn_inside", spawn_inside)),
-    ("chained_spawn", row!("chained_spawn", chained_spawn)),
-    ("spawn_await", row!("spawn_await", spawn_await)),
-    ("spawn_await_main", row!("spawn_await_main", spawn_await_main)),
-    ("yield_200", row!("yield_200", yield_200)),
-    ("yield_1", row!("yield_1", yield_1)),
-    ("ping_pong", row!("ping_pong", ping_pong)),
-    ("pair", row!("pair", pair_alone)),
-    ("pair_beside_yielders", row!("pair_beside_yielders", pair_beside_yielders, 3)),
-    ("main_round_trip", row!("main_round_trip", main_round_trip)),
-    ("remote_round_trip", row!("remote_round_trip", remote_round_trip)),
-    ("lifecycle_1", row!("lifecycle_1", lifecycle::<1>)),
-    ("lifecycle_2", row!("lifecycle_2", lifecycle::<2>)),
-    ("lifecycle_8", row!("lifecycle_8", lifecycle::<8>)),
-    ("lifecycle_with_work", row!("lifecycle_with_work", lifecycle_with_work)),
-    ("fan_out_compute", row!("fan_out_compute", fan_out_compute)),
-    ("catch_panics", row!("catch_panics", catch_panics)),
+const ROWS: &[Entry] = &[
+    row!("spawn_many", spawn_many),
+    row!("spawn_inside", spawn_inside),
+    row!("chained_spawn", chained_spawn),
+    row!("spawn_await", spawn_await),
+    row!("spawn_await_main", spawn_await_main),
+    row!("yield_200", yield_200),
+    row!("yield_1", yield_1),
+    row!("ping_pong", ping_pong),
+    row!("pair", pair_alone),
+    row!("pair_beside_yielders", pair_beside_yielders, 3),
+    row!("main_round_trip", main_round_trip),
+    row!("remote_round_trip", remote_round_trip),
+    row!("lifecycle_1", lifecycle::<1>),
+    row!("lifecycle_2", lifecycle::<2>),
+    row!("lifecycle_8", lifecycle::<8>),
+    row!("lifecycle_with_work", lifecycle_with_work),
+    row!("fan_out_compute", fan_out_compute),
+    row!("catch_panics", catch_panics),
 ];
 
 /// Arguments: names of workloads (all without), `--rounds N`; `--test` runs each once.
@@ -78,12 +85,7 @@ pub fn main() {
             }
         }
     }
-    // The panics of catch_panics are planned.
-    std::panic::set_hook(Box::new(|panic| {
-        if panic.payload().downcast_ref::<&str>() != Some(&"as planned") {
-            eprintln!("{panic}");
-        }
-    }));
+    workloads::expect_planned_panics();
     println!(
         "{:<22}{:>16}{:>12}{:>9}{:>10}{:>8}{:>12}{:>14}",
         "workload", "arm", "ns/op", "spread", "to tokio", "cores", "switches/op", "watched p99"

@@ -16,6 +16,15 @@ use super::measure::{Histogram, Sample, measured};
 /// Workers of every runtime, unless the workload says otherwise.
 pub const WORKERS: usize = 2;
 
+/// Silences the panics of [`catch_panics`], and no others.
+pub fn expect_planned_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        if panic.payload().downcast_ref::<&str>() != Some(&"as planned") {
+            eprintln!("{panic}");
+        }
+    }));
+}
+
 /// Tells the waiter when the last of `count` has gone.
 #[derive(Clone)]
 struct Countdown(Arc<(AtomicUsize, Mutex<Option<oneshot::Sender<()>>>)>);
