@@ -86,6 +86,34 @@ fn a_task_in_the_queue_of_a_stuck_worker_runs_elsewhere() {
     }
 }
 
+/// A worker that takes a batch out of the injector has something to be rescued: the ticker must
+/// be awake, though nothing was pushed by the worker itself.
+#[test]
+fn an_injected_batch_is_watched() {
+    watched("batch", || {
+        let runtime = with(1, Ticker::Adaptive);
+        let (release, gate) = mpsc::channel::<()>();
+        let (blocks, blocked) = mpsc::channel();
+        let first = runtime.spawn(async move {
+            blocks.send(()).unwrap();
+            gate.recv().unwrap();
+        });
+        blocked.recv().unwrap();
+        assert_eq!(runtime.metrics().threads, 1, "nothing to look after yet");
+        let (tell, threads) = mpsc::channel();
+        let batch: Vec<_> = (0..3)
+            .map(|_| {
+                let (tell, handle) = (tell.clone(), runtime.handle().clone());
+                runtime.spawn(async move { tell.send(handle.metrics().threads).unwrap() })
+            })
+            .collect();
+        release.send(()).unwrap();
+        assert_eq!(threads.recv(), Ok(2), "the worker and the ticker");
+        futures::executor::block_on(first);
+        batch.into_iter().for_each(futures::executor::block_on);
+    });
+}
+
 /// Beside two tasks that wake each other, a third on the same worker waits about one slice. The
 /// median is judged, since a busy machine stretches single waits; without an end to slices the
 /// third would never run, which the watchdog tells.
@@ -208,20 +236,21 @@ fn a_drop_does_not_wait_out_the_tick() {
     });
 }
 
-/// How often the threads of this process have been switched.
+/// How many threads of runtimes there are, and how often they have been switched.
 #[cfg(target_os = "linux")]
-fn switches_of_workers() -> u64 {
+fn threads_and_switches() -> (usize, u64) {
     let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let number = |line: &str| line.split_whitespace().last().and_then(|n| n.parse::<u64>().ok());
+    let switches = |task: std::fs::DirEntry| {
+        let status = read(task.path().join("status"));
+        status.lines().filter(|line| line.contains("ctxt")).filter_map(number).sum::<u64>()
+    };
     std::fs::read_dir("/proc/self/task")
         .unwrap()
         .filter_map(Result::ok)
         .filter(|task| read(task.path().join("comm")).starts_with("paceline-"))
-        .map(|task| {
-            let status = read(task.path().join("status"));
-            status.lines().filter(|line| line.contains("ctxt")).filter_map(number).sum::<u64>()
-        })
-        .sum()
+        .map(switches)
+        .fold((0, 0), |(threads, sum), switches| (threads + 1, sum + switches))
 }
 
 /// An idle runtime with 1,000 waiting tasks wakes up no thread at all once it has settled.
@@ -233,19 +262,19 @@ fn an_idle_runtime_sleeps() {
         let tasks: Vec<_> =
             (0..1_000).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
         runtime.block_on(async { spawn(async {}).await });
-        let mut before = switches_of_workers();
-        assert!(before > 0, "there are threads to look at");
+        let mut before = threads_and_switches();
         for settling in 0.. {
             thread::sleep(Duration::from_millis(200));
-            let now = switches_of_workers();
+            let now = threads_and_switches();
             if now == before {
                 break;
             }
-            assert!(settling < 20, "does not settle");
+            assert!(settling < 20, "does not settle: {before:?}, {now:?}");
             before = now;
         }
-        thread::sleep(Duration::from_secs(5));
-        assert_eq!(switches_of_workers(), before, "switches in 5 s");
+        assert!(before.0 > 1, "workers and a ticker to look at: {before:?}");
+        thread::sleep(Duration::from_secs(10));
+        assert_eq!(threads_and_switches(), before, "after 10 s");
         assert_eq!(runtime.metrics().live_tasks, 1_000);
         drop(tasks);
     });
