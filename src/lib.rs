@@ -37,7 +37,7 @@
 //!
 //! The modules below stand in that order: from a future to a task ([`task`], [`joiner`]), its
 //! waking ([`schedule`]) into a [`slot`], a [`queue`] or the [`injector`]; the [`worker`]'s loop
-//! that takes it from there, with what it looks at ([`search`], [`slice`], [`cadence`],
+//! that takes it from there, with what it looks at ([`search`], [`slice`](mod@slice), [`cadence`],
 //! [`backlog`]); what a worker holds and where that is noted ([`processor`], [`current`],
 //! [`shared`]); who sleeps and who is woken ([`idle`], [`park`], [`spin`]); who looks after them
 //! ([`ticker`], [`doze`]); how it ends ([`registry`], [`tally`], [`stop`]); and the public
