@@ -22,7 +22,8 @@ pub enum Ticker {
     Adaptive,
     /// At this interval while anything runs.
     Every(Duration),
-    /// Never: no thread is started for it. What a worker holds then waits until its poll returns.
+    /// Never: no thread is started for it. What is in a worker's slot then waits until its poll
+    /// returns; what comes into its queue wakes another worker at once.
     Off,
 }
 

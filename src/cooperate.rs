@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 
 use crate::current;
 
-/// Lets every other runnable task of this worker go first, once.
+/// Lets every other runnable task of this worker go first, once. In `block_on`'s own future, which
+/// is no task, one of them at most.
 ///
 /// # Cancel safety
 /// Nothing is lost if it is dropped.

@@ -155,9 +155,10 @@ pub(crate) fn shared() -> Option<Arc<Shared>> {
     })
 }
 
-/// Whether [`shared`] is the scheduler of the innermost frame, so that its processor counts.
+/// Whether a guard of [`enter`] overrides the innermost frame's scheduler: then the processor that
+/// this thread holds is not of the scheduler that `spawn` means.
 #[inline]
-pub(crate) fn is_entered() -> bool {
+pub(crate) fn is_overridden() -> bool {
     THIS.with(|this| this.entered.get())
 }
 

@@ -21,7 +21,8 @@ impl Counts {
     }
 }
 
-/// Whoever holds this is counted as searching. Given up by [`Idle::found`] or [`Idle::park`].
+/// Whoever holds this is counted as searching. Given up by [`Idle::found`], [`Idle::park`] or
+/// [`Idle::retry`].
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Searching(());
@@ -89,7 +90,7 @@ impl<T: PartialEq> Idle<T> {
         now
     }
 
-    /// A cheap look: would a wake-up find an idle processor, and nobody searching?
+    /// A cheap look that may be stale: would a wake-up find an idle processor, and nobody searching?
     #[inline]
     pub(crate) fn may_wake(&self) -> bool {
         let counts = Counts::unpack(self.counts.load(Relaxed));

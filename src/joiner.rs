@@ -39,7 +39,7 @@ impl<W> Joiner<W> {
         let mut before = None;
         match self.state.load(Relaxed) {
             NOBODY => {}
-            // Ordering W1: acquire; the cell is the handle's own again.
+            // Ordering W1: acquire only pairs with this handle's own W2; the cell is its own again.
             WAITING if self.state.compare_exchange(WAITING, NOBODY, Acquire, Relaxed).is_ok() => {
                 // SAFETY: this exchange left `WAITING`.
                 before = self.waker.with_mut(|waker| unsafe { (*waker).take() });

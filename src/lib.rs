@@ -25,7 +25,7 @@
 //!   is left of the running task's **timeslice** (10 µs by default). Who sat in the slot goes to
 //!   the tail of the worker's queue. When the slice is spent, the queue has its turn. So two tasks
 //!   that talk do so at the price of two polls, and keep the others waiting for no more than a
-//!   slice, a poll and, if polls are long, a tick.
+//!   slice, a poll and, if polls are long, two ticks.
 //! - A spawned task, and one that yields, goes to the queue's tail. A wake from another thread
 //!   goes to the **injector**, which every worker looks at when its queue is empty and every so
 //!   many polls. An idle worker takes half of another's queue.
@@ -33,15 +33,40 @@
 //!   slot and queue runs elsewhere. It sleeps while nothing runs.
 //! - A thread in `block_on` is one of the workers while its future waits.
 //!
+//! # Words
+//!
+//! - *Runnable*: a task that is to be polled, as async-task hands it out. It is in exactly one
+//!   place: a slot, a queue, the injector, or a worker's hands.
+//! - *Processor*: the right to run one task at a time, with a slot, a queue and counters. There are
+//!   as many as the runtime's `worker_threads`.
+//! - *Worker*: a thread that holds a processor. A *lease* is the evidence that this thread does.
+//! - *Frame*: one worker loop or one `block_on` on a thread's stack.
+//! - *Counted*: a future that was made and not dropped yet; it keeps its scheduler alive. *The end*:
+//!   what begins when a runtime is dropped, and is over when no future is counted.
+//!
+//! # One wake, step by step
+//!
+//! A socket's thread, say, completes what a task waits for, and calls `wake`. async-task marks the
+//! task as scheduled and calls [`schedule::schedule`], which finds that this thread holds no
+//! processor of the task's scheduler: the runnable goes into the [`injector`]. Then
+//! [`idle::Idle::wake`] looks at two counts. Somebody searches, or nobody is idle: they will look
+//! into the injector. Otherwise it takes an idle processor and a parked thread out of their lists,
+//! mails the one to the other and unparks it ([`park`]); with no thread parked, one is started.
+//! The thread wakes up in [`worker`], counted as searching; it takes the runnable out of the
+//! injector with its share of what else is there, stops to count as searching (waking the next one
+//! if there is more), and polls the task. Had a worker of that scheduler called `wake` in the
+//! middle of a poll, the runnable would have gone into its [`slot`], and been its next.
+//!
 //! # The life of a task, in modules
 //!
-//! The modules below stand in that order: from a future to a task ([`task`], [`joiner`]), its
-//! waking ([`schedule`]) into a [`slot`], a [`queue`] or the [`injector`]; the [`worker`]'s loop
-//! that takes it from there, with what it looks at ([`search`], [`slice`](mod@slice), [`cadence`],
-//! [`backlog`]); what a worker holds and where that is noted ([`processor`], [`current`],
-//! [`shared`]); who sleeps and who is woken ([`idle`], [`park`], [`spin`]); who looks after them
-//! ([`ticker`], [`doze`]); how it ends ([`registry`], [`tally`], [`stop`]); and the public
-//! runtime on top.
+//! The modules stand in that order: from a future to a task ([`task`], [`joiner`]), its waking
+//! ([`schedule`]) into a [`slot`], a [`queue`] or the [`injector`]; the [`worker`]'s loop that
+//! takes it from there, with what it looks at ([`search`], [`slice`](mod@slice), [`cadence`],
+//! [`backlog`]) and how a task gives way ([`cooperate`]); what a worker holds and where that is
+//! noted ([`processor`], [`current`], [`shared`]); who sleeps and who is woken ([`idle`], [`park`],
+//! [`spin`]); who looks after them ([`ticker`], [`doze`]); how it ends ([`registry`], [`tally`],
+//! [`stop`]); the public runtime on top, with its [`config`] and [`metrics`]; and small change
+//! ([`contain`] for panics, [`sync`] for the model checker, [`word`] for what fits a pointer).
 #![allow(rustdoc::private_intra_doc_links)] // the map above is for readers of the source
 #![allow(clippy::needless_doctest_main)] // a first program has a `main`
 

@@ -24,7 +24,8 @@ pub struct Metrics {
     pub live_tasks: usize,
     /// Runnable tasks that came from outside the workers and were not taken yet.
     pub injector_depth: usize,
-    /// Threads that were started, the ticker included, and have not been joined.
+    /// Threads that the runtime has started, the ticker included; threads in `block_on` are not
+    /// counted.
     pub threads: usize,
 }
 
@@ -34,7 +35,7 @@ pub struct Metrics {
 pub struct WorkerMetrics {
     /// Polls of tasks and of the futures of `block_on`.
     pub polls: u64,
-    /// Tasks that ran out of the wake slot.
+    /// Tasks that were run from the wake slot.
     pub slot_hits: u64,
     /// Tasks that had to leave the wake slot to a later wake, for the queue's tail.
     pub slot_displacements: u64,
@@ -48,7 +49,7 @@ pub struct WorkerMetrics {
     pub steals: u64,
     /// Tasks that these brought.
     pub stolen: u64,
-    /// Other workers woken because of a backlog.
+    /// Other workers woken, for a backlog or at the end of a search.
     pub wakes: u64,
     /// Searches that found something while spinning.
     pub spins_won: u64,

@@ -51,7 +51,7 @@ pub(crate) struct Counters {
     pub(crate) parks: Counter,
 }
 
-/// Written by the ticker, read by the holder.
+/// Set by the ticker; `slice_over` is cleared by the holder.
 #[derive(Default)]
 pub(crate) struct Verdict {
     /// The slice outlived its length.
@@ -68,12 +68,12 @@ struct Own {
     /// A task that yielded when the queue was empty, on its way back to the loop.
     yielded: Cell<Option<Runnable>>,
     backlog: Backlog,
-    /// The ticker was seen awake since the processor was taken.
+    /// The ticker was seen awake since the processor was taken, and stays awake until it is idle.
     watched: Cell<bool>,
     random: Cell<u32>,
 }
 
-/// What others may look at; written by the holder.
+/// Filled by the holder; others look at it, and may empty the slot and the queue.
 pub(crate) struct Open {
     pub(crate) slot: Slot<Runnable>,
     pub(crate) counters: Counters,
@@ -174,7 +174,8 @@ impl<'a> Lease<'a> {
     }
 
     /// To the queue's tail. Wakes nobody: the holder does, when a backlog lasts (see
-    /// [`crate::worker`]), or the ticker, when the holder does not come back to its queue.
+    /// [`crate::backlog`]), or the ticker, when the holder does not come back to its queue.
+    /// Without a ticker there is nobody but a thief, who is woken at once.
     #[inline]
     pub(crate) fn push(self, runnable: Runnable) {
         self.queue().push(runnable);
@@ -216,9 +217,9 @@ impl<'a> Lease<'a> {
 
     #[cold]
     fn watch(self) {
-        if self.shared.has_ticker() {
+        if self.shared.has_ticker() && self.shared.rouse_ticker() {
             // Asked once per lease: the ticker does not fall asleep while a processor is held.
-            self.own().watched.set(self.shared.rouse_ticker());
+            self.own().watched.set(true);
         } else if self.shared.idle.may_wake() {
             // Where no thread can be had, this one works on alone.
             let _ = self.shared.wake(1);

@@ -208,6 +208,7 @@ impl<T: Word> Owner<T> {
     #[inline]
     pub(crate) fn pop(&self) -> Option<(T, u32)> {
         let tail = self.shared.producing.tail.load(Relaxed);
+        // Acquire and, below, AcqRel: pair with Q4, for the next time the slot is written (Q1).
         let mut seen = self.shared.heads.load(Acquire);
         loop {
             let heads = Heads::unpack(seen);

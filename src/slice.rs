@@ -1,7 +1,7 @@
 //! The timeslice: how long a chain of tasks that wake each other through the slot may go on.
 //! Pure: it is told the time when it asks, and knows neither slot nor queue.
 //!
-//! Reading the clock costs as much as a short poll, so it is read at every `every`th question;
+//! Reading the clock costs about half a short poll, so it is read at every `every`th question;
 //! `every` follows from how much of a slice passed between two readings. A slice's length counts
 //! from the first reading within it: it may last `every` short polls longer, never shorter.
 

@@ -26,6 +26,7 @@ impl<T: Word> Slot<T> {
             self.fill(raw);
             return None;
         }
+        // Ordering L3: release as L1, acquire as L2.
         Self::own(self.cell.swap(raw, AcqRel))
     }
 

@@ -49,6 +49,7 @@ impl Stop {
 
     #[inline]
     pub(crate) fn is_closing(&self) -> bool {
+        // Relaxed: who must see it has it ordered otherwise (a lock, a task's state, E1).
         self.closing.load(Relaxed)
     }
 
@@ -65,7 +66,8 @@ impl Stop {
 
     /// After a push into the injector: if the end came first, see to it that it is found.
     pub(crate) fn after_push(&self, shared: &Shared) {
-        // Ordering E1: store-load; the push is before, the look at `closing` after. Pairs with E2.
+        // Ordering E1: store-load; the push is before, the looks at `closing` and `abandoned` after.
+        // Pairs with E2 and E3.
         fence(SeqCst);
         if self.closing.load(Relaxed) {
             if self.abandoned.load(SeqCst) {

@@ -23,7 +23,7 @@ impl Share {
     /// One more or one less; only by the processor's holder.
     #[inline]
     pub(crate) fn add(&self, change: i64) {
-        // Single writer: holders follow one another through the idle list's lock.
+        // Single writer: holders follow one another through the idle list's lock or by mail.
         self.0.store(self.0.load(Relaxed) + change, Relaxed);
     }
 
@@ -44,6 +44,7 @@ impl Tally {
 
     /// Counts a future on the rest. False if all is over: then it was not counted.
     pub(crate) fn enter(&self) -> bool {
+        // Ordering T2: as T1.
         self.rest.fetch_update(AcqRel, Acquire, |rest| (rest != 0).then_some(rest + 1)).is_ok()
     }
 
@@ -76,8 +77,8 @@ impl Tally {
     pub(crate) fn alive<'a>(&self, shares: impl Iterator<Item = &'a Share>) -> usize {
         let rest = self.rest.load(Relaxed);
         let folded = (rest + OPEN / 2).rem_euclid(OPEN) - OPEN / 2;
-        // A folded share was added to the rest; it is not told apart, so a stopping runtime's
-        // count is an upper bound.
+        // A folded share was added to the rest and is not told apart: while a runtime stops, this is
+        // an estimate.
         let open: i64 = if rest >= OPEN / 2 { shares.map(Share::read).sum() } else { 0 };
         (folded + open).max(0) as usize
     }

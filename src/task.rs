@@ -60,6 +60,13 @@ impl<T> RefUnwindSafe for Task<T> {}
 
 impl<T> Task<T> {
     /// Lets the task run on its own. Its output is dropped, a panic goes to the panic hook only.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// paceline::spawn(async move { sender.send(1).unwrap() }).detach();
+    /// assert_eq!(receiver.recv(), Ok(1));
+    /// ```
     pub fn detach(self) {
         self.joiner().detach();
         self.inner.detach();
@@ -74,6 +81,17 @@ impl<T> Task<T> {
     ///
     /// # Panics
     /// With the task's own panic, if it had panicked.
+    ///
+    /// # Cancel safety
+    /// The task is cancelled even if this future is dropped.
+    ///
+    /// # Examples
+    /// ```
+    /// paceline::block_on(async {
+    ///     let task = paceline::spawn(std::future::pending::<()>());
+    ///     assert_eq!(task.cancel().await, None);
+    /// });
+    /// ```
     pub async fn cancel(self) -> Option<T> {
         let mut cancelled = pin!(self.inner.cancel());
         let outcome = poll_fn(|cx| with_contained_waker(cx, |cx| cancelled.as_mut().poll(cx)));
@@ -85,8 +103,22 @@ impl<T> Task<T> {
         self.inner.is_finished()
     }
 
-    /// A future of `Some` output, or of `None` if the task was cancelled. Panics with the task's
-    /// own panic. Dropping the future cancels the task.
+    /// A future of `Some` output, or of `None` if the task was cancelled.
+    ///
+    /// # Panics
+    /// With the task's own panic.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the task.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = paceline::Runtime::new()?;
+    /// let task = runtime.spawn(std::future::pending::<()>());
+    /// drop(runtime);
+    /// assert_eq!(paceline::block_on(task.fallible()), None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn fallible(self) -> Option<T> {
         match self.join().await {
             Ok(output) => Some(output),
@@ -95,10 +127,13 @@ impl<T> Task<T> {
         }
     }
 
-    /// A future of the output, or of why there is none. Dropping the future cancels the task.
+    /// A future of the output, or of why there is none.
     ///
     /// # Errors
     /// If the task panicked, or was cancelled because its runtime was dropped.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the task.
     ///
     /// # Examples
     /// ```
@@ -142,8 +177,9 @@ impl<T> Future for Task<T> {
         self.poll_join(cx).map(|result| match result {
             Ok(output) => output,
             Err(JoinError(Failure::Cancelled)) => panic!(
-                "the awaited task was cancelled: its runtime was dropped before it finished, or \
-                 it had been polled to its end already (`join` and `fallible` do not panic here)"
+                "the awaited task was cancelled, since its runtime stopped before it finished or \
+                 was spawned; or its output had been taken by an earlier poll. (`join` and \
+                 `fallible` do not panic here.)"
             ),
             Err(error) => resume_unwind(error.into_panic()),
         })
@@ -389,7 +425,8 @@ where
 /// Spawns from anywhere. A scheduler that is closed gives a cancelled task.
 ///
 /// # Panics
-/// If no worker runs and no thread can be started.
+/// If no worker runs and no thread can be started; the task is cancelled then.
+#[track_caller]
 pub(crate) fn spawn_on<F>(shared: &Shared, future: F) -> Task<F::Output>
 where
     F: Future + Send + 'static,
@@ -405,9 +442,9 @@ where
     } else if let Err(error) = shared.inject(runnable) {
         assert!(
             !shared.idle.is_all_idle(),
-            "paceline could not start a worker thread: {error}. Raise the limit on threads or \
-             memory (`ulimit -u`, `ulimit -v`, the container's pids limit); the task runs as soon \
-             as a worker can be started"
+            "paceline could not start a worker thread, so this task is cancelled: {error}. Raise \
+             the limit on threads or memory (`ulimit -u`, `ulimit -v`, a container's pids limit), \
+             or lower `thread_stack_size`"
         );
     }
     task

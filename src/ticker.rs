@@ -1,8 +1,8 @@
 //! What the ticker does at a tick: it ends slices, rescues what a stuck worker holds, wakes
 //! thieves. Its wait is in [`crate::doze`].
 //!
-//! It reads what the workers write and writes only what they read; a worker that comes back to
-//! its loop within a tick is never disturbed.
+//! It reads what the workers write, and stops nobody: a worker that comes back to its loop and
+//! begins a new slice within a tick does not notice it.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::config::Ticker;
 use crate::processor::Processor;
 use crate::shared::Shared;
 
-/// While polls run long: a stuck worker is noticed within two of these.
+/// While polls run long: a stuck worker is noticed within two of these, once this is the tempo.
 const SHORTEST: Duration = Duration::from_micros(500);
 /// While they are short: 40 wake-ups a second.
 const LONGEST: Duration = Duration::from_millis(25);
@@ -92,7 +92,7 @@ impl Look {
 /// Every poll begins a slice, but for those out of the slot.
 fn slices(processor: &Processor) -> u64 {
     let counters = &processor.open.counters;
-    // Read in this order the difference is never too small by a race with the worker.
+    // Beside a running worker this may be off by one for a moment, which costs a tick at most.
     let hits = counters.slot_hits.get();
     counters.polls.get().saturating_sub(hits)
 }

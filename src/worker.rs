@@ -1,6 +1,7 @@
 //! The loop of a thread that works: next, run, idle. Knows neither tasks nor wakers.
 
 use std::cell::Cell;
+use std::io;
 use std::time::Instant;
 
 use crate::current;
@@ -26,7 +27,8 @@ impl<'a> Worker<'a> {
         Worker { shared, bed, dedicated, listed: Cell::new(false) }
     }
 
-    /// Runs tasks, at least one if there is any, until `interrupted` or until the runtime stops.
+    /// Runs tasks, at least one if there is any, until `interrupted`, until the runtime stops or,
+    /// on a dedicated thread, until there are sleepers enough.
     pub(crate) fn work(&self, interrupted: impl Fn() -> bool) {
         // The processor is asked for anew after every poll: what is polled may give it away.
         while let Some(lease) = self.lease_or_wait(&interrupted) {
@@ -161,7 +163,7 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
     Some(runnable)
 }
 
-/// Every so many polls, injected work comes first.
+/// Every so many polls, injected work comes before the queue.
 #[cold]
 fn look_up(lease: Lease<'_>, polls: u64) -> Option<Runnable> {
     lease.cadence().look_up(Instant::now(), polls);
@@ -238,19 +240,20 @@ fn give_back(lease: Lease<'_>, thread: Option<Parked>) -> bool {
 }
 
 /// This thread stops working: its processor goes to another one with what it holds, or is idle.
-pub(crate) fn give_up(lease: Lease<'_>) {
+/// The error is that of a thread that could not be started; then the work waits in the injector.
+pub(crate) fn give_up(lease: Lease<'_>) -> io::Result<()> {
     current::set_processor(None);
     settle(lease);
     if !lease.holds_work() {
         give_back(lease, None);
-        return;
+        return Ok(());
     }
     match lease.shared.idle.hand_over(lease.processor.index) {
-        Ok(wake) => {
-            // Where no thread can be had, the work waits for the next worker.
-            let _ = lease.shared.deliver(wake);
+        Ok(wake) => lease.shared.deliver(wake),
+        Err(_) => {
+            retire(lease);
+            Ok(())
         }
-        Err(_) => retire(lease),
     }
 }
 

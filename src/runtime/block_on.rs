@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::current;
 use crate::park::{Bed, Sleeper};
+use crate::processor::Lease;
 use crate::shared::Shared;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering::*};
@@ -36,8 +37,25 @@ struct Leave<'a>(&'a Shared);
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         if let Some(lease) = current::lease(self.0) {
-            give_up(lease);
+            // Where no thread can be had, the work waits for the next worker.
+            let _ = give_up(lease);
         }
+    }
+}
+
+/// As [`give_up`], for a thread that is about to block in the middle of a poll.
+///
+/// # Panics
+/// If no other thread can be had: nobody would work for as long as this one blocks.
+fn give_up_or_panic(lease: Lease<'_>) {
+    let shared = lease.shared;
+    if let Err(error) = give_up(lease) {
+        assert!(
+            !shared.idle.is_all_idle(),
+            "`block_on` inside a task needs another thread to work meanwhile, and none could be \
+             started: {error}. Raise the limit on threads or memory (`ulimit -u`, `ulimit -v`, a \
+             container's pids limit), or lower `thread_stack_size`"
+        );
     }
 }
 
@@ -68,7 +86,7 @@ fn drive<F: Future>(shared: &Arc<Shared>, future: F, nested: bool) -> F::Output 
         if nested {
             // A task is being polled further down on this stack. Running others on top of it
             // could wait for that very task: the thread only blocks, and another one works.
-            current::give_up_outer(give_up);
+            current::give_up_outer(give_up_or_panic);
         } else {
             worker.work(|| main.woken.load(Acquire));
         }

@@ -10,7 +10,7 @@ use crate::slice;
 use crate::spin::Window;
 use crate::sync::Arc;
 
-/// Configures a [`Runtime`].
+/// Configures a [`Runtime`]. `PACELINE_WORKERS` concerns the default runtime only.
 ///
 /// # Examples
 /// ```
@@ -60,13 +60,14 @@ impl Builder {
     }
 
     /// How many tasks may run at once, from 1 to 4096; a worker per CPU by default, where the
-    /// process's affinity and cgroup quota count. A thread in `block_on` is one of them.
+    /// process's affinity and cgroup quota count. While its future waits, a thread in `block_on` may
+    /// be one of them; the future itself is polled whether or not a worker's place is free.
     pub fn worker_threads(mut self, count: usize) -> Self {
         self.worker_threads = Some(count);
         self
     }
 
-    /// What worker threads are called; "paceline-worker" by default.
+    /// What worker threads are called; "paceline-worker" by default. Without NUL characters.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.config.thread_name = name.into();
         self
@@ -98,14 +99,15 @@ impl Builder {
     }
 
     /// How long tasks that wake one another may keep the others on their worker waiting; 10 µs by
-    /// default.
+    /// default. Zero is allowed: the queue has its turn at every reading of the clock.
     pub fn timeslice(mut self, length: Duration) -> Self {
         self.config.timeslice = length;
         self
     }
 
     /// When the ticker looks after the workers: ends slices of long polls, and moves on what
-    /// waits behind a poll that does not return.
+    /// waits behind a poll that does not return. [`Ticker::Adaptive`] by default; an interval must
+    /// be longer than zero.
     pub fn ticker(mut self, ticker: Ticker) -> Self {
         self.config.ticker = ticker;
         self
@@ -136,7 +138,7 @@ impl Builder {
             let accepted = "longer than zero; `Ticker::Off` switches the ticker off";
             return Err(refuse("ticker", config.ticker, accepted));
         }
-        Ok(Runtime::start(config))
+        Ok(Runtime::with(config))
     }
 }
 

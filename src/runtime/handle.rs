@@ -62,7 +62,8 @@ impl Handle {
     /// If the runtime has stopped, the task is a cancelled one.
     ///
     /// # Panics
-    /// If no worker runs and no thread can be started.
+    /// If no worker runs and no thread can be started; the task is cancelled then.
+    #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
         F: Future + Send + 'static,
@@ -78,11 +79,24 @@ impl Handle {
     /// workers. When the future is ready, the thread leaves at the end of the poll it is in, and
     /// hands what it holds to another worker.
     ///
-    /// Called inside a task, the thread only blocks, and another thread works in its place.
-    /// If the runtime has stopped, the future is still run, without any task beside it.
+    /// So **a task that blocks may block this future**: it waits until that task's poll returns,
+    /// even if other workers are free, and if the task waits for this future, both wait for ever.
+    /// Where tasks block, make the program's main future a task too:
+    /// `runtime.block_on(runtime.spawn(main_future))`.
+    ///
+    /// Called inside a task, a hook or another `block_on`, the thread only blocks, and another
+    /// thread works in its place. If the runtime has stopped, the future is still run, without any
+    /// task beside it.
     ///
     /// # Panics
-    /// If the future does.
+    /// If the future does. Inside a task, if no other thread can be started to work meanwhile.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = paceline::Runtime::new()?;
+    /// assert_eq!(runtime.handle().block_on(async { 1 + 1 }), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         block_on::block_on(&self.shared, future)
     }

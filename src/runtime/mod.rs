@@ -21,7 +21,9 @@ use crate::task::{Task, spawn_here, spawn_on};
 /// An executor with worker threads and a ticker, which start when there is work for them.
 ///
 /// **Dropping it stops it at once:** running polls are let finish, then every task's future is
-/// dropped and every thread joined before `drop` returns. Dropped on one of its own threads (in
+/// dropped and every thread joined before `drop` returns. It waits without a limit for polls to
+/// return, those of threads in `block_on` included; [`shutdown_timeout`](Runtime::shutdown_timeout)
+/// does not. Dropped on one of its own threads (in
 /// async code that it runs) it does not wait: another thread sees the end through.
 ///
 /// # Examples
@@ -37,7 +39,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A runtime with default settings: a worker per CPU.
+    /// A runtime with default settings: a worker per CPU. `PACELINE_WORKERS` is not looked at.
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -50,7 +52,7 @@ impl Runtime {
         Builder::new()
     }
 
-    fn start(config: crate::config::Config) -> Self {
+    fn with(config: crate::config::Config) -> Self {
         Runtime { handle: Handle { shared: Shared::new(config, threads::STARTER) } }
     }
 
@@ -82,7 +84,8 @@ impl Runtime {
     ///
     /// True if the end was reached. If not, every task that is not in a poll has been dropped,
     /// and the threads that are stuck see to the rest when they come back. A task that is woken
-    /// only then is dropped by whoever wakes it.
+    /// only then is dropped by whoever wakes it. On one of the runtime's own threads: false at
+    /// once, and another thread sees the end through.
     ///
     /// # Examples
     /// ```
@@ -153,8 +156,9 @@ fn default_runtime() -> &'static Runtime {
 /// Runs a future to its end on the calling thread, on the default runtime.
 ///
 /// The runtime has a worker per CPU, or as many as `PACELINE_WORKERS` says. It starts at first
-/// use, its threads when there is work for them. While the future waits, the calling thread is
-/// one of the workers; see [`Handle::block_on`].
+/// use, its threads when there is work for them; it is never dropped. While the future waits, the
+/// calling thread is one of the workers; see [`Handle::block_on`] for what that means where tasks
+/// block.
 ///
 /// # Panics
 /// If the future does; if `PACELINE_WORKERS` is malformed.
@@ -174,7 +178,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 /// From a worker it goes to the tail of the worker's own queue. Dropping the [`Task`] cancels it.
 ///
 /// # Panics
-/// If no worker runs and no thread can be started; if `PACELINE_WORKERS` is malformed.
+/// If no worker runs and no thread can be started (the task is cancelled then); if
+/// `PACELINE_WORKERS` is malformed.
 ///
 /// # Examples
 /// ```
@@ -193,7 +198,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    current::with_lease(|lease| match lease.filter(|_| !current::is_entered()) {
+    current::with_lease(|lease| match lease.filter(|_| !current::is_overridden()) {
         Some(lease) => spawn_here(lease, future),
         None => match current::shared() {
             Some(shared) => spawn_on(&shared, future),
