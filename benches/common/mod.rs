@@ -2,5 +2,6 @@
 #![allow(dead_code)] // each bench uses its part
 
 pub mod arms;
+pub mod channel;
 pub mod measure;
 pub mod workloads;

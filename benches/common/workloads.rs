@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use futures::channel::{mpsc, oneshot};
-use futures::{SinkExt, StreamExt};
+use futures::channel::oneshot;
 
 use super::arms::Arm;
+use super::channel::{Receiver, Sender, channel};
 use super::measure::{Histogram, Sample, measured};
 
 /// Workers of every runtime, unless the workload says otherwise.
@@ -166,24 +166,24 @@ pub fn ping_pong<A: Arm>(arm: &A) -> Sample {
 }
 
 /// Sends back what comes in, until the other side hangs up.
-async fn echo(mut incoming: mpsc::Receiver<usize>, mut outgoing: mpsc::Sender<usize>) {
-    while let Some(message) = incoming.next().await {
-        outgoing.send(message).await.unwrap();
+async fn echo(mut incoming: Receiver<usize>, mut outgoing: Sender<usize>) {
+    while let Some(message) = incoming.recv().await {
+        outgoing.send(message).await;
     }
 }
 
 /// Sends messages and waits for each to come back.
-async fn call(mut outgoing: mpsc::Sender<usize>, mut incoming: mpsc::Receiver<usize>, n: usize) {
+async fn call(mut outgoing: Sender<usize>, mut incoming: Receiver<usize>, n: usize) {
     for message in 0..n {
-        outgoing.send(message).await.unwrap();
-        assert_eq!(incoming.next().await, Some(message));
+        outgoing.send(message).await;
+        assert_eq!(incoming.recv().await, Some(message));
     }
 }
 
-/// Two tasks that exchange messages over channels of capacity 1 (0 beside the sender's own).
+/// Two tasks that exchange messages over channels of capacity 1.
 async fn pair<A: Arm>(messages: usize) {
-    let (ping, pings) = mpsc::channel(0);
-    let (pong, pongs) = mpsc::channel(0);
+    let (ping, pings) = channel();
+    let (pong, pongs) = channel();
     let echo = A::spawn(echo(pings, pong));
     let caller = A::spawn(call(ping, pongs, messages));
     caller.await;
@@ -218,16 +218,16 @@ pub fn pair_beside_yielders<A: Arm>(arm: &A) -> Sample {
                     })
                 })
                 .collect();
-            let (mut ping, pings) = mpsc::channel(0);
-            let (pong, mut pongs) = mpsc::channel(0);
+            let (mut ping, pings) = channel();
+            let (pong, mut pongs) = channel();
             let echo = A::spawn(echo(pings, pong));
             let caller = {
                 let sent = sent.clone();
                 A::spawn(async move {
                     let start = Instant::now();
                     while start.elapsed() < LASTS {
-                        ping.send(0).await.unwrap();
-                        assert_eq!(pongs.next().await, Some(0));
+                        ping.send(0).await;
+                        assert_eq!(pongs.recv().await, Some(0));
                         sent.fetch_add(1, Relaxed);
                     }
                 })
@@ -250,8 +250,8 @@ pub fn main_round_trip<A: Arm>(arm: &A) -> Sample {
     const TRIPS: usize = 2_000;
     measured(TRIPS as u64, || {
         arm.block_on(async {
-            let (ping, pings) = mpsc::channel(0);
-            let (pong, pongs) = mpsc::channel(0);
+            let (ping, pings) = channel();
+            let (pong, pongs) = channel();
             A::launch(echo(pings, pong));
             call(ping, pongs, TRIPS).await;
         });
@@ -261,8 +261,8 @@ pub fn main_round_trip<A: Arm>(arm: &A) -> Sample {
 /// A foreign thread and a task exchange messages while the runtime has nothing else to do.
 pub fn remote_round_trip<A: Arm>(arm: &A) -> Sample {
     const TRIPS: usize = 2_000;
-    let (ping, pings) = mpsc::channel(0);
-    let (pong, pongs) = mpsc::channel(0);
+    let (ping, pings) = channel();
+    let (pong, pongs) = channel();
     arm.launch_from_outside(echo(pings, pong));
     measured(TRIPS as u64, || futures_lite::future::block_on(call(ping, pongs, TRIPS)))
 }
