@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::sync::atomic::{AtomicBool, Ordering::*};
+use crate::sync::atomic::{AtomicBool, Ordering::*, fence};
 use crate::sync::{Event, Listener};
 
 pub(crate) struct Doze {
@@ -20,10 +20,10 @@ impl Doze {
         Doze { asleep: AtomicBool::new(true), stopped: AtomicBool::new(false), event: Event::new() }
     }
 
-    /// A worker asks, after it took a processor out of the idle list.
-    #[inline]
+    /// A worker asks, once after it took a processor out of the idle list.
     pub(crate) fn is_asleep(&self) -> bool {
-        // Ordering D1: sequentially consistent, after the change of the idle count; pairs with D2.
+        // Ordering D1: store-load; the idle count was changed before. Pairs with D2.
+        fence(SeqCst);
         self.asleep.load(SeqCst)
     }
 
@@ -60,9 +60,10 @@ impl Doze {
     #[must_use]
     pub(crate) fn sleep(&self, nothing_runs: impl FnOnce() -> bool) -> bool {
         let listener = self.event.listen();
-        // Ordering D2: sequentially consistent, before the look at the idle count, which is so too;
-        // pairs with D1: a worker that this look missed sees that the ticker is asleep.
         self.asleep.store(true, SeqCst);
+        // Ordering D2: store-load; the idle count is read after. Pairs with D1: a worker that this
+        // look missed sees that the ticker is asleep.
+        fence(SeqCst);
         if !self.stopped.load(SeqCst) && nothing_runs() {
             listener.wait();
         }

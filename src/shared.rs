@@ -165,7 +165,6 @@ impl Shared {
     }
 
     /// Starts or wakes the ticker, unless it is awake. False if it could not be started.
-    #[inline]
     pub(crate) fn rouse_ticker(&self) -> bool {
         !self.doze.is_asleep() || self.rouse_sleeping_ticker()
     }
