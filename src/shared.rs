@@ -98,7 +98,7 @@ impl Shared {
     pub(crate) fn inject(&self, runnable: Runnable) -> io::Result<()> {
         self.injector.push(runnable);
         let woken = self.wake(1);
-        self.stop.after_push(self);
+        self.pushed();
         woken.map(|_| ())
     }
 
@@ -140,7 +140,7 @@ impl Shared {
             Ok(None) => None,
             Err(Closed) => {
                 drop(self.retire(&self.processors[processor]));
-                self.stop.after_push(self);
+                self.pushed();
                 None
             }
         }

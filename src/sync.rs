@@ -53,7 +53,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(paceline_loom)]
 mod event {
     use loom::sync::{Arc, Condvar, Mutex};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     #[derive(Clone)]
     pub(crate) struct Event(Arc<(Mutex<u32>, Condvar)>);
@@ -78,6 +78,7 @@ mod event {
     pub(crate) trait Listener {
         fn wait(self);
         fn wait_timeout(self, timeout: Duration) -> Option<()>;
+        fn wait_deadline(self, deadline: Instant) -> Option<()>;
     }
 
     impl Listener for EventListener {
@@ -91,6 +92,11 @@ mod event {
 
         /// A model has no clock: the longest wait of all.
         fn wait_timeout(self, _: Duration) -> Option<()> {
+            self.wait();
+            Some(())
+        }
+
+        fn wait_deadline(self, _: Instant) -> Option<()> {
             self.wait();
             Some(())
         }
