@@ -64,12 +64,12 @@ impl Slice {
         self.deadline.get().is_some_and(|deadline| now >= deadline)
     }
 
-    /// Readings should be an eighth to a thirty-second of a slice apart.
+    /// Readings should be a quarter to a sixteenth of a slice apart.
     fn adapt(&self, gap: Duration) {
         let every = self.every.get();
-        if gap > self.length / 8 {
+        if gap > self.length / 4 {
             self.every.set((every / 2).max(1));
-        } else if gap < self.length / 32 {
+        } else if gap < self.length / 16 {
             self.every.set((every * 2).min(EVERY_MOST));
         }
     }
@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_lasts_its_length_and_at_most_a_quarter_more() {
+    fn a_slice_lasts_its_length_and_at_most_half_of_it_more() {
         let slice = Duration::from_micros(500);
         for poll in [20, 200, 1_000, 10_000, 50_000].map(Duration::from_nanos) {
             // The first slices teach the reader how often to look.
             for length in lengths(slice, poll, 20).into_iter().skip(8) {
-                let most = slice + slice / 4 + 16 * poll.min(slice / 32);
+                let most = slice + slice / 2 + 16 * poll.min(slice / 64);
                 assert!(length >= slice && length <= most, "polls of {poll:?}: {length:?}");
             }
         }

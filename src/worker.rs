@@ -11,28 +11,40 @@ use crate::processor::Lease;
 use crate::search;
 use crate::shared::{Parked, Runnable, Shared};
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, Ordering::Acquire};
 
 /// A thread that works for `shared` when it holds a processor, and else sleeps.
 pub(crate) struct Worker<'a> {
     shared: &'a Arc<Shared>,
     bed: &'a Bed,
-    /// Lives for nothing but this loop; the others are user threads in `block_on`.
-    dedicated: bool,
+    /// Ends the work when it is set. None on a thread that lives for nothing else; the others are
+    /// user threads in `block_on`.
+    interrupt: Option<&'a AtomicBool>,
     /// In the idle list: leaves it by mail, or withdraws.
     listed: Cell<bool>,
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(shared: &'a Arc<Shared>, bed: &'a Bed, dedicated: bool) -> Self {
-        Worker { shared, bed, dedicated, listed: Cell::new(false) }
+    pub(crate) fn new(
+        shared: &'a Arc<Shared>,
+        bed: &'a Bed,
+        interrupt: Option<&'a AtomicBool>,
+    ) -> Self {
+        Worker { shared, bed, interrupt, listed: Cell::new(false) }
     }
 
-    /// Runs tasks, at least one if there is any, until `interrupted`, until the runtime stops or,
-    /// on a dedicated thread, until there are sleepers enough.
-    pub(crate) fn work(&self, interrupted: impl Fn() -> bool) {
+    #[inline]
+    fn is_interrupted(&self) -> bool {
+        // Acquire: pairs with the release of whoever sets it.
+        self.interrupt.is_some_and(|interrupt| interrupt.load(Acquire))
+    }
+
+    /// Runs tasks, at least one if there is any, until interrupted, until the runtime stops or, on a
+    /// dedicated thread, until there are sleepers enough.
+    pub(crate) fn work(&self) {
         // The processor is asked for anew after every poll: what is polled may give it away.
-        while let Some(lease) = self.lease_or_wait(&interrupted) {
-            let found = next(lease).or_else(|| search(lease, &interrupted));
+        while let Some(lease) = self.lease_or_wait() {
+            let found = next(lease).or_else(|| search(lease, || self.is_interrupted()));
             // After the look: who finds a task that was scheduled by the end sees the end.
             if self.shared.stop.is_closing() {
                 found.into_iter().for_each(|runnable| lease.queue().push(runnable));
@@ -43,14 +55,14 @@ impl<'a> Worker<'a> {
                     settle(lease);
                     lease.run(runnable);
                 }
-                None if interrupted() => lease.begin_slice(),
+                None if self.is_interrupted() => lease.begin_slice(),
                 None => {
                     // Listed from here on: only `wait` may look at what interrupts.
                     self.park(lease);
                     continue;
                 }
             }
-            if interrupted() {
+            if self.is_interrupted() {
                 break;
             }
         }
@@ -67,9 +79,9 @@ impl<'a> Worker<'a> {
     }
 
     #[inline]
-    fn lease_or_wait(&self, interrupted: &impl Fn() -> bool) -> Option<Lease<'a>> {
+    fn lease_or_wait(&self) -> Option<Lease<'a>> {
         self.lease().or_else(|| {
-            self.wait(interrupted);
+            self.wait();
             self.lease()
         })
     }
@@ -101,7 +113,8 @@ impl<'a> Worker<'a> {
     }
 
     /// Sleeps until there is a processor, unless interrupted or closed.
-    fn wait(&self, interrupted: &impl Fn() -> bool) {
+    #[cold]
+    fn wait(&self) {
         if !self.listed.get() && !self.enlist() {
             return;
         }
@@ -113,7 +126,7 @@ impl<'a> Worker<'a> {
                 }
                 Some(Mail::Closed) => self.listed.set(false),
                 // If it cannot withdraw, it was chosen: mail is on its way.
-                None if interrupted() && self.shared.idle.withdraw(&self.me()) => {
+                None if self.is_interrupted() && self.shared.idle.withdraw(&self.me()) => {
                     self.listed.set(false);
                     self.acquire();
                 }
@@ -125,7 +138,9 @@ impl<'a> Worker<'a> {
     /// Of a thread that gave its processor away, or never had one.
     fn enlist(&self) -> bool {
         self.acquire();
-        if self.lease().is_some() || (self.dedicated && self.shared.idle.has_enough_threads()) {
+        if self.lease().is_some()
+            || (self.interrupt.is_none() && self.shared.idle.has_enough_threads())
+        {
             return false;
         }
         self.listed.set(self.shared.idle.park_thread(self.me()).is_ok());
@@ -185,7 +200,7 @@ fn mind_backlog(lease: Lease<'_>, left: u32) {
 
 /// Looks everywhere, for as long as the spin window allows. Leaves the processor counted as
 /// searching, unless enough others search.
-fn search(lease: Lease<'_>, interrupted: &impl Fn() -> bool) -> Option<Runnable> {
+fn search(lease: Lease<'_>, interrupted: impl Fn() -> bool) -> Option<Runnable> {
     let searching = lease.take_searching().or_else(|| lease.shared.idle.begin_search())?;
     lease.keep_searching(searching);
     let mut alone = None;

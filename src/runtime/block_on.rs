@@ -68,7 +68,7 @@ fn drive<F: Future>(shared: &Arc<Shared>, future: F, nested: bool) -> F::Output 
     let bed = Bed::new();
     let main = Arc::new(Main { woken: AtomicBool::new(true), sleeper: bed.sleeper().clone() });
     let waker = Waker::from(main.clone());
-    let worker = Worker::new(shared, &bed, false);
+    let worker = Worker::new(shared, &bed, Some(&main.woken));
     let _leave = Leave(shared);
     if !nested {
         worker.acquire();
@@ -88,7 +88,7 @@ fn drive<F: Future>(shared: &Arc<Shared>, future: F, nested: bool) -> F::Output 
             // could wait for that very task: the thread only blocks, and another one works.
             current::give_up_outer(give_up_or_panic);
         } else {
-            worker.work(|| main.woken.load(Acquire));
+            worker.work();
         }
         if nested || shared.stop.is_closing() {
             while !main.woken.load(Acquire) {

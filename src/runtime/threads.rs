@@ -28,9 +28,9 @@ fn start_worker(shared: &Arc<Shared>, processor: usize) -> io::Result<()> {
         // The hooks run inside as well: a runtime that is dropped there is dropped on its own thread.
         current::within(shared, |_| {
             run_hook(shared.config.on_thread_start.as_deref());
-            let worker = Worker::new(shared, &bed, true);
+            let worker = Worker::new(shared, &bed, None);
             worker.hold(processor, Some(Searching::received()));
-            worker.work(|| false);
+            worker.work();
             run_hook(shared.config.on_thread_stop.as_deref());
         });
     })
