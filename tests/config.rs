@@ -106,3 +106,41 @@ fn the_environment_sets_the_default_runtimes_workers_or_says_what_is_wrong() {
         assert!(text.contains("1 to 4096"), "{bad:?}: {text}");
     }
 }
+
+/// A runtime whose threads cannot be started: no machine has that much memory for a stack.
+#[cfg(target_os = "linux")]
+fn without_threads() -> Runtime {
+    Builder::new().worker_threads(1).thread_stack_size(1 << 60).build().unwrap()
+}
+
+fn panic_message(run: impl FnOnce()) -> String {
+    let payload = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
+    payload.downcast_ref::<String>().cloned().expect("a formatted message")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_spawn_that_can_start_no_thread_says_so() {
+    let runtime = without_threads();
+    let message = panic_message(|| drop(runtime.spawn(async {})));
+    assert!(message.contains("could not start a worker thread"), "{message}");
+    assert!(message.contains("thread_stack_size"), "{message}");
+    // The thread in `block_on` is worker enough.
+    assert_eq!(runtime.block_on(async { paceline::spawn(async { 1 }).await }), 1);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_nested_block_on_that_can_start_no_thread_says_so_and_does_not_hang() {
+    let runtime = without_threads();
+    let error = runtime.block_on(async {
+        let nested = paceline::spawn(async {
+            // Nobody could run this while the only thread waits for it.
+            let other = paceline::spawn(async { 1 });
+            Handle::current().block_on(other)
+        });
+        nested.join().await.unwrap_err()
+    });
+    assert!(error.to_string().contains("`block_on` inside a task"), "{error}");
+    assert_eq!(runtime.block_on(async { paceline::spawn(async { 2 }).await }), 2);
+}
