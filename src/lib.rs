@@ -65,8 +65,9 @@
 //! [`backlog`]) and how a task gives way ([`cooperate`]); what a worker holds and where that is
 //! noted ([`processor`], [`current`], [`shared`]); who sleeps and who is woken ([`idle`], [`park`],
 //! [`spin`]); who looks after them ([`ticker`], [`doze`]); how it ends ([`registry`], [`tally`],
-//! [`closing`], [`stop`]); the public runtime on top, with its [`config`] and [`metrics`]; and small change
-//! ([`contain`] for panics, [`sync`] for the model checker, [`word`] for what fits a pointer).
+//! [`closing`], [`stop`]); the public runtime on top, with its [`config`] and [`metrics`]; and small
+//! change ([`contain`] for panics, [`sync`] for the model checker, [`word`] for what fits a
+//! pointer).
 #![allow(rustdoc::private_intra_doc_links)] // the map above is for readers of the source
 #![allow(clippy::needless_doctest_main)] // a first program has a `main`
 

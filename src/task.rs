@@ -442,9 +442,7 @@ where
     } else if let Err(error) = shared.inject(runnable) {
         assert!(
             !shared.idle.is_all_idle(),
-            "paceline could not start a worker thread, so this task is cancelled: {error}. Raise \
-             the limit on threads or memory (`ulimit -u`, `ulimit -v`, a container's pids limit), \
-             or lower `thread_stack_size`"
+            "paceline could not start a worker thread, so this task is cancelled: {error}"
         );
     }
     task

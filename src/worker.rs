@@ -55,7 +55,7 @@ impl<'a> Worker<'a> {
                     settle(lease);
                     lease.run(runnable);
                 }
-                None if self.is_interrupted() => lease.begin_slice(),
+                None if self.is_interrupted() => {}
                 None => {
                     // Listed from here on: only `wait` may look at what interrupts.
                     self.park(lease);
@@ -160,16 +160,16 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
     if let Some(runnable) = lease.next_in_slot() {
         return Some(runnable);
     }
+    // Whatever comes from elsewhere, here or out of a search, comes with a fresh slice.
+    lease.begin_slice();
     if due {
         if let Some(runnable) = look_up(lease, polls) {
             return Some(runnable);
         }
     }
     let Some((runnable, left)) = lease.queue().pop() else {
-        lease.begin_slice();
         return search::injected(lease);
     };
-    lease.begin_slice();
     if left == 0 {
         lease.backlog().clear();
     } else if lease.shared.idle.may_wake() {
@@ -184,7 +184,6 @@ fn look_up(lease: Lease<'_>, polls: u64) -> Option<Runnable> {
     lease.cadence().look_up(Instant::now(), polls);
     let runnable = lease.shared.injector.pop(|_| 0, |_| ())?;
     lease.counters().injected.add(1);
-    lease.begin_slice();
     Some(runnable)
 }
 
@@ -205,21 +204,17 @@ fn search(lease: Lease<'_>, interrupted: impl Fn() -> bool) -> Option<Runnable> 
     lease.keep_searching(searching);
     let mut alone = None;
     if let Some(runnable) = search::stolen(lease, &mut alone) {
-        lease.begin_slice();
         return Some(runnable);
     }
     let mut look = || {
         let found = search::injected(lease).or_else(|| search::stolen(lease, &mut alone));
         (found.is_some() || interrupted()).then_some(found)
     };
-    let found = if lease.shared.may_spin() {
-        let found = lease.shared.config.spin.spin(look).flatten();
-        lease.counters().spins_won.add(u64::from(found.is_some()));
-        found
-    } else {
-        look().flatten()
-    };
-    lease.begin_slice();
+    if !lease.shared.may_spin() {
+        return look().flatten();
+    }
+    let found = lease.shared.config.spin.spin(look).flatten();
+    lease.counters().spins_won.add(u64::from(found.is_some()));
     found
 }
 

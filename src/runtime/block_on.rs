@@ -53,8 +53,7 @@ fn give_up_or_panic(lease: Lease<'_>) {
         assert!(
             !shared.idle.is_all_idle(),
             "`block_on` inside a task needs another thread to work meanwhile, and none could be \
-             started: {error}. Raise the limit on threads or memory (`ulimit -u`, `ulimit -v`, a \
-             container's pids limit), or lower `thread_stack_size`"
+             started: {error}"
         );
     }
 }

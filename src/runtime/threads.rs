@@ -54,8 +54,17 @@ fn start(
         threads.retain(|thread| !thread.is_finished());
     }
     let shared = shared.clone();
-    threads.push(builder.spawn(move || body(&shared))?);
+    threads.push(builder.spawn(move || body(&shared)).map_err(explain)?);
     Ok(())
+}
+
+/// Says how to mend it.
+fn explain(error: io::Error) -> io::Error {
+    let message = format!(
+        "{error}. Raise the limit on threads or memory (`ulimit -u`, `ulimit -v`, a container's pids \
+         limit), or lower `thread_stack_size`"
+    );
+    io::Error::new(error.kind(), message)
 }
 
 fn run_hook(hook: Option<&(dyn Fn() + Send + Sync)>) {
