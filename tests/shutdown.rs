@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use paceline::{Handle, Runtime, Task, spawn, yield_now};
 
-use common::{Census, lend_waker, on_drop, on_each, on_each_size, silent_panic, watched};
+use common::{
+    Census, lend_waker, on_drop, on_each, on_each_size, silent_panic, waker_of_one, watched,
+};
 
 /// So long that a test that waits for it hangs.
 const NEVER: Duration = Duration::from_secs(10_000);
@@ -345,18 +347,7 @@ fn ten_thousand_wakes_race_the_drop() {
         for _ in 0..20 {
             let runtime = common::runtime(workers);
             let census = Census::new();
-            let wakers: Vec<Waker> = (0..100)
-                .map(|_| {
-                    let ((tx, rx), one) = (mpsc::channel(), census.one());
-                    runtime
-                        .spawn(async move {
-                            let _one = one;
-                            lend_waker(tx).await;
-                        })
-                        .detach();
-                    rx.recv().unwrap()
-                })
-                .collect();
+            let wakers: Vec<Waker> = (0..100).map(|_| waker_of_one(&runtime, &census)).collect();
             let (started, is_started) = mpsc::channel();
             let foreign = thread::spawn(move || {
                 for round in 0..100 {

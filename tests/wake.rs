@@ -19,6 +19,7 @@ use paceline::{Runtime, spawn};
 
 use common::{
     Census, alone, hand_made, lend_waker, on_drop, on_each, on_each_size, poll_once, silent_panic,
+    waker_of_one,
 };
 
 /// Counts the allocations that live, for what a leak leaves behind.
@@ -177,19 +178,7 @@ fn a_destructor_wakes() {
 fn a_wake_after_the_runtime_is_gone_does_nothing() {
     on_each(|runtime| {
         let census = Census::new();
-        let wakers: Vec<_> = (0..100)
-            .map(|_| {
-                let (tx, rx) = mpsc::channel();
-                let one = census.one();
-                runtime
-                    .spawn(async move {
-                        let _one = one;
-                        lend_waker(tx).await;
-                    })
-                    .detach();
-                rx.recv().unwrap()
-            })
-            .collect();
+        let wakers: Vec<_> = (0..100).map(|_| waker_of_one(&runtime, &census)).collect();
         drop(runtime);
         assert_eq!((census.dead(), census.born()), (100, 100));
         let foreign = thread::spawn(move || {
@@ -245,19 +234,7 @@ fn the_waker_of_block_on_outlives_it() {
 fn clone_and_drop_wakers(workers: usize, tasks: usize, clones: usize) {
     let runtime = common::runtime(workers);
     let census = Census::new();
-    let wakers: Vec<Waker> = (0..tasks)
-        .map(|_| {
-            let (tx, rx) = mpsc::channel();
-            let one = census.one();
-            runtime
-                .spawn(async move {
-                    let _one = one;
-                    lend_waker(tx).await;
-                })
-                .detach();
-            rx.recv().unwrap()
-        })
-        .collect();
+    let wakers: Vec<Waker> = (0..tasks).map(|_| waker_of_one(&runtime, &census)).collect();
     let wakers = Arc::new(wakers);
     let threads: Vec<_> = (0..4)
         .map(|thread| {

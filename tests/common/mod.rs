@@ -173,6 +173,17 @@ pub async fn lend_waker(to: mpsc::Sender<Waker>) {
     .await
 }
 
+/// The waker of a new task that waits for ever and is one of `census`.
+pub fn waker_of_one(runtime: &Runtime, census: &Census) -> Waker {
+    let ((tx, rx), one) = (mpsc::channel(), census.one());
+    let task = async move {
+        let _one = one;
+        lend_waker(tx).await;
+    };
+    runtime.spawn(task).detach();
+    rx.recv().expect("it is polled")
+}
+
 /// Panics without a word from the panic hook.
 pub fn silent_panic() -> ! {
     resume_unwind(Box::new("silent"))
