@@ -55,6 +55,17 @@ fn is_due() -> bool {
     })
 }
 
+/// For what awaits the reactor: pending, to be polled again at once, if the timeslice is spent. So a
+/// socket or a timer that is always ready cannot hold its worker.
+#[inline]
+pub(crate) fn poll_if_due(cx: &mut Context<'_>) -> Poll<()> {
+    if !is_due() || current::is_unconstrained() {
+        return Poll::Ready(());
+    }
+    cx.waker().wake_by_ref();
+    Poll::Pending
+}
+
 fn give_way(cx: &mut Context<'_>, yielded: &mut bool) -> Poll<()> {
     if std::mem::replace(yielded, true) {
         return Poll::Ready(());

@@ -4,7 +4,9 @@
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
+use crate::contain::contain;
 use crate::processor::{Lease, Processor};
+use crate::reactor::Due;
 use crate::shared::Shared;
 use crate::sync::Arc;
 
@@ -17,6 +19,8 @@ struct This {
     /// `enter` guards within the innermost frame.
     entered: Cell<bool>,
     unconstrained: Cell<bool>,
+    /// This thread calls the wakers of timers and descriptors, in no task's poll.
+    delivering: Cell<bool>,
 }
 
 thread_local! {
@@ -28,6 +32,7 @@ thread_local! {
             frame: Cell::new(ptr::null()),
             entered: Cell::new(false),
             unconstrained: Cell::new(false),
+            delivering: Cell::new(false),
         }
     };
     static ENTERED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
@@ -188,4 +193,18 @@ pub(crate) fn set_unconstrained(on: bool) -> bool {
 
 pub(crate) fn is_unconstrained() -> bool {
     THIS.with(|this| this.unconstrained.get())
+}
+
+/// Calls wakers that the reactor has collected: what they wake goes to the queue, not to the slot.
+pub(crate) fn deliver(due: &mut Due) {
+    let before = THIS.with(|this| this.delivering.replace(true));
+    for waker in due.drain() {
+        contain(|| waker.wake());
+    }
+    THIS.with(|this| this.delivering.set(before));
+}
+
+#[inline]
+pub(crate) fn is_delivering() -> bool {
+    THIS.with(|this| this.delivering.get())
 }

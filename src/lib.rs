@@ -102,6 +102,10 @@ mod idle;
 mod park;
 mod spin;
 
+mod reactor;
+#[cfg(not(paceline_loom))]
+mod clock;
+
 #[cfg(not(paceline_loom))]
 mod ticker;
 mod doze;
@@ -112,6 +116,11 @@ mod tally;
 mod closing;
 #[cfg(not(paceline_loom))]
 mod stop;
+
+#[cfg(not(paceline_loom))]
+mod io;
+#[cfg(not(paceline_loom))]
+pub mod time;
 
 #[cfg(not(paceline_loom))]
 mod runtime;
@@ -129,8 +138,12 @@ pub use config::{Config, Ticker};
 #[cfg(not(paceline_loom))]
 pub use cooperate::{Unconstrained, unconstrained, yield_if_due, yield_now};
 #[cfg(not(paceline_loom))]
+pub use io::Async;
+#[cfg(not(paceline_loom))]
 pub use metrics::{Metrics, WorkerMetrics};
 #[cfg(not(paceline_loom))]
 pub use runtime::{Builder, Enter, Handle, Runtime, block_on, spawn};
 #[cfg(not(paceline_loom))]
 pub use task::{JoinError, Task};
+#[cfg(not(paceline_loom))]
+pub use time::Timer;

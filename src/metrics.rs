@@ -24,6 +24,10 @@ pub struct Metrics {
     pub live_tasks: usize,
     /// Runnable tasks that came from outside the workers and were not taken yet.
     pub injector_depth: usize,
+    /// Timers that are armed.
+    pub timers: usize,
+    /// Sockets and other descriptors that are registered.
+    pub sources: usize,
     /// Threads that the runtime has started, the ticker included; threads in `block_on` are not
     /// counted.
     pub threads: usize,
@@ -67,6 +71,8 @@ impl Metrics {
             workers: shared.processors.iter().map(WorkerMetrics::of).collect(),
             live_tasks: shared.alive(),
             injector_depth: shared.injector.len(),
+            timers: shared.reactor.armed_timers(),
+            sources: shared.reactor.registered_sources(),
             threads: crate::sync::lock(&shared.threads).len(),
         }
     }

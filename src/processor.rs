@@ -3,7 +3,7 @@
 //! once, however many threads take turns in holding them. (Go calls it a P.)
 //! Knows nothing of the loop that drives it; see [`crate::worker`].
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use crate::backlog::Backlog;
 use crate::cadence::Cadence;
 use crate::idle::Searching;
 use crate::queue::{Owner, Stealer};
+use crate::reactor::Due;
 use crate::shared::{Runnable, Shared};
 use crate::slice::Slice;
 use crate::slot::Slot;
@@ -68,6 +69,8 @@ struct Own {
     /// A task that yielded when the queue was empty, on its way back to the loop.
     yielded: Cell<Option<Runnable>>,
     backlog: Backlog,
+    /// What the reactor has collected for the holder, which is to be woken before anything else.
+    due: RefCell<Due>,
     /// The ticker was seen awake since the processor was taken, and stays awake until it is idle.
     watched: Cell<bool>,
     random: Cell<u32>,
@@ -108,6 +111,7 @@ impl Processor {
                 searching: Cell::new(None),
                 yielded: Cell::new(None),
                 backlog: Backlog::default(),
+                due: RefCell::default(),
                 watched: Cell::new(false),
                 random: Cell::new(0x9e37_79b9 ^ (index as u32 + 1)),
             }),
@@ -272,6 +276,28 @@ impl<'a> Lease<'a> {
 
     pub(crate) fn keep_searching(self, searching: Searching) {
         self.own().searching.set(Some(searching));
+    }
+
+    /// Looks whether the reactor has anything. True if so: see [`take_due`](Self::take_due).
+    pub(crate) fn look_at_reactor(self) -> bool {
+        let mut due = self.own().due.borrow_mut();
+        self.shared.reactor.look(&mut due);
+        !due.is_empty()
+    }
+
+    pub(crate) fn has_due(self) -> bool {
+        !self.own().due.borrow().is_empty()
+    }
+
+    pub(crate) fn take_due(self) -> Due {
+        self.own().due.take()
+    }
+
+    /// Keeps the memory for the next time.
+    pub(crate) fn keep_due(self, mut due: Due) {
+        debug_assert!(due.is_empty() && !self.has_due());
+        due.shrink();
+        self.own().due.replace(due);
     }
 
     /// This thread just got the processor.

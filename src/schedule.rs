@@ -13,6 +13,7 @@ pub(crate) fn schedule(runnable: Runnable, info: ScheduleInfo) {
     let shared = runnable.metadata().shared;
     match current::lease(shared) {
         Some(lease) if info.woken_while_running => lease.push_yielded(runnable),
+        Some(lease) if current::is_delivering() => lease.push(runnable),
         Some(lease) => lease.wake(runnable),
         None => from_outside(shared, runnable),
     }

@@ -12,9 +12,10 @@ use crate::injector::Injector;
 use crate::joiner::Joiner;
 use crate::park::{Mail, Sleeper};
 use crate::processor::Processor;
+use crate::reactor::Reactor;
 use crate::registry::Registry;
 use crate::stop::Stop;
-use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use crate::sync::atomic::{AtomicBool, Ordering::SeqCst, fence};
 use crate::sync::{Arc, Mutex};
 
 /// The way from a runnable back to its scheduler: the schedule function stays free of captures,
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) processors: Box<[Processor]>,
     pub(crate) injector: Injector<Runnable>,
     pub(crate) idle: Idle<Parked>,
+    pub(crate) reactor: Arc<Reactor>,
     pub(crate) registry: Registry,
     pub(crate) doze: Doze,
     pub(crate) stop: Stop,
@@ -76,6 +78,7 @@ impl Shared {
             processors: (0..count).map(|index| Processor::new(index, config.timeslice)).collect(),
             injector: Injector::new(),
             idle: Idle::new(count),
+            reactor: Reactor::new(count),
             registry: Registry::new(count),
             doze: Doze::new(),
             stop: Stop::new(count),
@@ -143,6 +146,18 @@ impl Shared {
                 self.pushed();
                 None
             }
+        }
+    }
+
+    /// Something was armed by a thread that holds no processor: somebody must drive the reactor.
+    #[cold]
+    pub(crate) fn see_to_driver(&self) {
+        // Ordering R1: store-load; what was armed before this, the idle count and the alarm after.
+        // Pairs with P3 (a worker that parks looks at the reactor afterwards) and A1.
+        fence(SeqCst);
+        if self.reactor.needs_driver() && self.idle.is_all_idle() {
+            // Where no thread can be had, the next one that works drives.
+            let _ = self.wake(1);
         }
     }
 

@@ -69,7 +69,8 @@ impl Shared {
             thread.0.send(&Mail::Closed);
         }
         self.doze.stop();
-        for waker in self.registry.close() {
+        let mut due = self.reactor.close();
+        for waker in self.registry.close().into_iter().chain(due.drain()) {
             contain(|| waker.wake());
         }
         true

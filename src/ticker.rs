@@ -132,7 +132,7 @@ fn rescue(shared: &Shared, processor: &Processor) {
         processor.verdict.rescues.add(1);
         // Where no thread can be had, it waits in the injector.
         let _ = shared.inject(runnable);
-    } else if processor.open.stealer.len() > 0 {
+    } else if processor.open.stealer.len() > 0 || shared.reactor.needs_driver() {
         let _ = shared.wake(1);
     }
 }

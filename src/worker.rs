@@ -8,6 +8,7 @@ use crate::current;
 use crate::idle::Searching;
 use crate::park::{Bed, Mail};
 use crate::processor::Lease;
+use crate::reactor::Due;
 use crate::search;
 use crate::shared::{Parked, Runnable, Shared};
 use crate::sync::Arc;
@@ -44,17 +45,23 @@ impl<'a> Worker<'a> {
     pub(crate) fn work(&self) {
         // The processor is asked for anew after every poll: what is polled may give it away.
         while let Some(lease) = self.lease_or_wait() {
-            let found = next(lease).or_else(|| search(lease, || self.is_interrupted()));
+            let found = match next(lease) {
+                None if !lease.has_due() => search(lease, || self.is_interrupted()),
+                found => found,
+            };
             // After the look: who finds a task that was scheduled by the end sees the end.
             if self.shared.stop.is_closing() {
                 found.into_iter().for_each(|runnable| lease.queue().push(runnable));
-                return retire(lease);
+                let mut due = lease.take_due();
+                retire(lease);
+                return current::deliver(&mut due);
             }
             match found {
                 Some(runnable) => {
                     settle(lease);
                     lease.run(runnable);
                 }
+                None if lease.has_due() => self.deliver(lease),
                 None if self.is_interrupted() => {}
                 None => {
                     // Listed from here on: only `wait` may look at what interrupts.
@@ -90,7 +97,22 @@ impl<'a> Worker<'a> {
     pub(crate) fn hold(&self, processor: usize, searching: Option<Searching>) {
         let processor = &self.shared.processors[processor];
         current::set_processor(Some(processor));
-        self.lease().expect("just set").begin(searching);
+        let lease = self.lease().expect("just set");
+        lease.begin(searching);
+        if self.shared.reactor.is_used() {
+            // If a poll keeps it from looking, somebody else must drive.
+            lease.call_watch();
+        }
+    }
+
+    /// Wakes what the reactor has collected.
+    fn deliver(&self, lease: Lease<'_>) {
+        let mut due = lease.take_due();
+        current::deliver(&mut due);
+        // A waker is a user's code: the processor may be gone.
+        if let Some(lease) = self.lease() {
+            lease.keep_due(due);
+        }
     }
 
     /// Takes an idle processor, if there is one.
@@ -112,12 +134,14 @@ impl<'a> Worker<'a> {
         Parked(self.bed.sleeper().clone())
     }
 
-    /// Sleeps until there is a processor, unless interrupted or closed.
+    /// Sleeps until there is a processor, unless interrupted or closed; drives the reactor
+    /// meanwhile, if nobody else does.
     #[cold]
     fn wait(&self) {
         if !self.listed.get() && !self.enlist() {
             return;
         }
+        let mut due = Due::default();
         while self.listed.get() {
             match self.bed.take_mail() {
                 Some(Mail::Processor(processor)) => {
@@ -125,14 +149,19 @@ impl<'a> Worker<'a> {
                     self.hold(processor, Some(Searching::received()));
                 }
                 Some(Mail::Closed) => self.listed.set(false),
-                // If it cannot withdraw, it was chosen: mail is on its way.
-                None if self.is_interrupted() && self.shared.idle.withdraw(&self.me()) => {
-                    self.listed.set(false);
-                    self.acquire();
+                None if !due.is_empty() || self.is_interrupted() => {
+                    if self.shared.idle.withdraw(&self.me()) {
+                        self.listed.set(false);
+                        self.acquire();
+                    } else {
+                        // It was chosen: mail is on its way.
+                        self.bed.sleep(None);
+                    }
                 }
-                None => self.bed.sleep(),
+                None => self.shared.reactor.sleep(self.bed, &mut due),
             }
         }
+        current::deliver(&mut due);
     }
 
     /// Of a thread that gave its processor away, or never had one.
@@ -149,6 +178,7 @@ impl<'a> Worker<'a> {
 }
 
 /// The next runnable on this processor: from the slot while the slice lasts, else from the queue.
+/// None also if the reactor has collected something, which is to be woken first.
 #[inline]
 fn next(lease: Lease<'_>) -> Option<Runnable> {
     let polls = lease.counters().polls.get();
@@ -163,12 +193,17 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
     // Whatever comes from elsewhere, here or out of a search, comes with a fresh slice.
     lease.begin_slice();
     if due {
-        if let Some(runnable) = look_up(lease, polls) {
-            return Some(runnable);
+        let injected = look_up(lease, polls);
+        if injected.is_some() || lease.has_due() {
+            return injected;
         }
     }
     let Some((runnable, left)) = lease.queue().pop() else {
-        return search::injected(lease);
+        let injected = search::injected(lease);
+        if injected.is_none() {
+            lease.look_at_reactor();
+        }
+        return injected;
     };
     if left == 0 {
         lease.backlog().clear();
@@ -178,10 +213,13 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
     Some(runnable)
 }
 
-/// Every so many polls, injected work comes before the queue.
+/// Every so many polls, the reactor and injected work come before the queue.
 #[cold]
 fn look_up(lease: Lease<'_>, polls: u64) -> Option<Runnable> {
     lease.cadence().look_up(Instant::now(), polls);
+    if lease.look_at_reactor() {
+        return None;
+    }
     let runnable = lease.shared.injector.pop(|_| 0, |_| ())?;
     lease.counters().injected.add(1);
     Some(runnable)
@@ -208,7 +246,8 @@ fn search(lease: Lease<'_>, interrupted: impl Fn() -> bool) -> Option<Runnable> 
     }
     let mut look = || {
         let found = search::injected(lease).or_else(|| search::stolen(lease, &mut alone));
-        (found.is_some() || interrupted()).then_some(found)
+        let done = found.is_some() || lease.look_at_reactor() || interrupted();
+        done.then_some(found)
     };
     if !lease.shared.may_spin() {
         return look().flatten();
@@ -233,7 +272,8 @@ fn settle(lease: Lease<'_>) {
 /// with it. False if the runtime is closed.
 fn give_back(lease: Lease<'_>, thread: Option<Parked>) -> bool {
     let (shared, searching) = (lease.shared, lease.take_searching());
-    let more = || !shared.injector.is_empty();
+    let leaves = thread.is_none();
+    let more = || !shared.injector.is_empty() || (leaves && shared.reactor.needs_driver());
     match shared.idle.park(lease.processor.index, thread, searching, more) {
         Ok(wake) => {
             if let Some(wake) = wake {

@@ -64,7 +64,7 @@ pub(super) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output 
 
 fn drive<F: Future>(shared: &Arc<Shared>, future: F, nested: bool) -> F::Output {
     let mut future = pin!(future);
-    let bed = Bed::new();
+    let bed = Bed::new(shared.reactor.clone());
     let main = Arc::new(Main { woken: AtomicBool::new(true), sleeper: bed.sleeper().clone() });
     let waker = Waker::from(main.clone());
     let worker = Worker::new(shared, &bed, Some(&main.woken));
@@ -91,7 +91,7 @@ fn drive<F: Future>(shared: &Arc<Shared>, future: F, nested: bool) -> F::Output 
         }
         if nested || shared.stop.is_closing() {
             while !main.woken.load(Acquire) {
-                bed.sleep();
+                bed.sleep(None);
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::task::{Task, spawn_on};
 /// ```
 #[derive(Clone)]
 pub struct Handle {
-    pub(super) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Handle {

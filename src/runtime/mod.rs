@@ -144,7 +144,7 @@ impl futures_task::Spawn for Runtime {
 ///
 /// # Panics
 /// If `PACELINE_WORKERS` is malformed; the message says what is accepted.
-fn default_runtime() -> &'static Runtime {
+pub(crate) fn default_runtime() -> &'static Runtime {
     static DEFAULT: OnceLock<Runtime> = OnceLock::new();
     DEFAULT.get_or_init(|| {
         Builder::from_environment()

@@ -24,7 +24,7 @@ fn start_worker(shared: &Arc<Shared>, processor: usize) -> io::Result<()> {
         builder = builder.stack_size(size);
     }
     start(shared, builder, move |shared| {
-        let bed = Bed::new();
+        let bed = Bed::new(shared.reactor.clone());
         // The hooks run inside as well: a runtime that is dropped there is dropped on its own thread.
         current::within(shared, |_| {
             run_hook(shared.config.on_thread_start.as_deref());

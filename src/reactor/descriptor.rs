@@ -1,0 +1,24 @@
+//! What the platforms call a descriptor: a file descriptor or a socket.
+
+#[cfg(unix)]
+pub(crate) use std::os::fd::{AsFd as AsDescriptor, BorrowedFd as Borrowed, RawFd as Raw};
+#[cfg(windows)]
+pub(crate) use std::os::windows::io::{
+    AsSocket as AsDescriptor, BorrowedSocket as Borrowed, RawSocket as Raw,
+};
+
+/// The descriptor of `io`, borrowed.
+pub(crate) fn borrow<T: AsDescriptor>(io: &T) -> Borrowed<'_> {
+    #[cfg(unix)]
+    return io.as_fd();
+    #[cfg(windows)]
+    return io.as_socket();
+}
+
+/// Its number.
+pub(crate) fn raw(descriptor: Borrowed<'_>) -> Raw {
+    #[cfg(unix)]
+    return std::os::fd::AsRawFd::as_raw_fd(&descriptor);
+    #[cfg(windows)]
+    return std::os::windows::io::AsRawSocket::as_raw_socket(&descriptor);
+}

@@ -1,0 +1,323 @@
+//! The reactor itself; see the parent module for who drives it.
+
+use std::io;
+use std::sync::OnceLock;
+use std::task::Waker;
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use crate::clock;
+use crate::park::{Bed, Sleeper};
+use crate::reactor::alarm::Alarm;
+use crate::reactor::descriptor::{Borrowed, Raw, raw};
+use crate::reactor::poll::{Collected, Limit, Poll};
+use crate::reactor::source::Both;
+use crate::reactor::sources::{self, Sources};
+use crate::reactor::timers::{NEVER, Shard};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use crate::sync::{Arc, Mutex, MutexGuard, lock, try_lock};
+
+/// More shards than this are not worth the driver's look at each.
+const MOST_SHARDS: usize = 64;
+/// Between two wake-ups for timers: timers that follow one another more closely fire together. Half
+/// of that is what they are late on average, and the wake-ups cost a core 5% at most.
+const REST: Duration = Duration::from_micros(100);
+/// Events of a batch for which memory is kept.
+const KEPT_DUE: usize = 1024;
+
+/// A source, with its descriptor's number.
+pub(crate) type Registered = sources::Registered<Waker, Raw>;
+
+/// Wakers to be called, timers first, in the order of their deadlines.
+#[derive(Default)]
+pub(crate) struct Due {
+    timers: Vec<(u64, Waker)>,
+    sources: Vec<Waker>,
+}
+
+impl Due {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.timers.is_empty() && self.sources.is_empty()
+    }
+
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Waker> + '_ {
+        self.timers.sort_by_key(|timer| timer.0);
+        let timers = self.timers.drain(..).map(|(_, waker)| waker);
+        timers.chain(self.sources.drain(..))
+    }
+
+    /// Gives back what a large batch took.
+    pub(crate) fn shrink(&mut self) {
+        self.timers.shrink_to(KEPT_DUE);
+        self.sources.shrink_to(KEPT_DUE);
+    }
+}
+
+/// What belongs to the role.
+struct Role {
+    collected: Option<Collected>,
+    /// When timers ended a sleep for the last time.
+    timers_woke: u64,
+}
+
+pub(crate) struct Reactor {
+    /// Made when something is waited for that needs it.
+    poll: OnceLock<Poll>,
+    making_poll: Mutex<()>,
+    sources: Sources<Waker, Raw>,
+    source_count: AtomicUsize,
+    timers: Box<[CachePadded<Arc<Shard<Waker>>>]>,
+    /// Whoever has the lock drives; nobody waits for it.
+    role: Mutex<Role>,
+    alarm: CachePadded<Alarm>,
+    /// Who sleeps here.
+    sleeping: Mutex<Option<Arc<Sleeper>>>,
+    closed: AtomicBool,
+}
+
+impl Reactor {
+    pub(crate) fn new(processors: usize) -> Arc<Self> {
+        let shards = processors.min(MOST_SHARDS);
+        Arc::new(Reactor {
+            poll: OnceLock::new(),
+            making_poll: Mutex::new(()),
+            sources: Sources::new(),
+            source_count: AtomicUsize::new(0),
+            timers: (0..shards).map(|_| CachePadded::new(Arc::new(Shard::new()))).collect(),
+            role: Mutex::new(Role { collected: None, timers_woke: 0 }),
+            alarm: CachePadded::new(Alarm::new()),
+            sleeping: Mutex::new(None),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// The poller, made at the first call.
+    fn poll(&self) -> io::Result<&Poll> {
+        if let Some(poll) = self.poll.get() {
+            return Ok(poll);
+        }
+        let _making = lock(&self.making_poll);
+        if self.poll.get().is_none() {
+            let poll = Poll::new().map_err(explain)?;
+            let _ = self.poll.set(poll);
+        }
+        Ok(self.poll.get().expect("just made"))
+    }
+
+    /// Ends a sleep in the poller; see [`crate::park`] for one in bed.
+    pub(crate) fn notify(&self) {
+        if let Some(poll) = self.poll.get() {
+            poll.notify();
+        }
+    }
+
+    fn wake_driver(&self) {
+        // Cloned out of the lock: to unpark takes a system call.
+        let sleeper = lock(&self.sleeping).clone();
+        if let Some(sleeper) = sleeper {
+            sleeper.unpark();
+        }
+    }
+
+    // Sources.
+
+    /// Registers a descriptor, in non-blocking mode.
+    ///
+    /// # Safety
+    /// It must be [deregistered](Self::deregister) before it is closed.
+    pub(crate) unsafe fn register(
+        &self,
+        descriptor: Borrowed<'_>,
+    ) -> io::Result<(usize, Arc<Registered>)> {
+        self.check_open()?;
+        let first = self.poll.get().is_none();
+        let poll = self.poll()?;
+        let (key, registered) = self.sources.insert(raw(descriptor));
+        // SAFETY: the caller deregisters it.
+        if let Err(error) = unsafe { poll.add(descriptor, key) } {
+            self.sources.remove(key);
+            return Err(error);
+        }
+        self.source_count.fetch_add(1, SeqCst);
+        if first {
+            // Who sleeps here sleeps in bed.
+            self.wake_driver();
+        }
+        if self.closed.load(SeqCst) {
+            self.deregister(descriptor, key)?;
+            self.check_open()?;
+        }
+        Ok((key, registered))
+    }
+
+    pub(crate) fn deregister(&self, descriptor: Borrowed<'_>, key: usize) -> io::Result<()> {
+        let deleted = self.poll()?.delete(descriptor);
+        self.source_count.fetch_sub(1, SeqCst);
+        self.sources.remove(key);
+        deleted
+    }
+
+    /// An error if the runtime has stopped.
+    pub(crate) fn check_open(&self) -> io::Result<()> {
+        if self.closed.load(Relaxed) {
+            return Err(io::Error::other(
+                "the runtime of this socket has stopped: make sockets on a runtime that lives on",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a short count of a stream means that the next operation would block.
+    pub(crate) fn tells_ends(&self) -> bool {
+        self.poll.get().is_some_and(Poll::tells_ends)
+    }
+
+    /// Asks for the next events of a source, where the platform does not report all of them.
+    /// Called with the source locked, so that the last to ask has the last word.
+    pub(crate) fn arm(&self, key: usize, raw: Raw, wanted: Both) -> io::Result<()> {
+        match self.poll.get() {
+            Some(poll) if !poll.edge && wanted != Both::default() => {
+                // SAFETY: a source that is waited for is registered.
+                unsafe { poll.rearm(raw, key, wanted) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    // Timers.
+
+    /// The shard for timers that are armed on that processor.
+    pub(crate) fn shard(&self, processor: usize) -> &Arc<Shard<Waker>> {
+        &self.timers[processor % self.timers.len()]
+    }
+
+    /// After a timer was armed that is the first of its shard: the driver may sleep too long.
+    pub(crate) fn armed(&self, at: u64) {
+        if self.alarm.is_late_for(at) {
+            self.wake_driver();
+        }
+    }
+
+    fn first_deadline(&self) -> u64 {
+        self.timers.iter().map(|shard| shard.earliest()).min().unwrap_or(NEVER)
+    }
+
+    pub(crate) fn armed_timers(&self) -> usize {
+        self.timers.iter().map(|shard| shard.len()).sum()
+    }
+
+    pub(crate) fn registered_sources(&self) -> usize {
+        self.sources.len()
+    }
+
+    // Driving.
+
+    /// Whether there is anything to wait for.
+    pub(crate) fn is_used(&self) -> bool {
+        self.source_count.load(Relaxed) > 0 || self.first_deadline() != NEVER
+    }
+
+    /// Whether there is, and nobody sleeps here. To be asked after a fence.
+    pub(crate) fn needs_driver(&self) -> bool {
+        !self.alarm.is_set() && self.is_used()
+    }
+
+    /// Collects what is due by now, unless somebody else drives.
+    pub(crate) fn look(&self, due: &mut Due) {
+        let (sources, first) = (self.source_count.load(Relaxed), self.first_deadline());
+        if sources == 0 && first == NEVER {
+            return;
+        }
+        let Some(mut role) = try_lock(&self.role) else { return };
+        if sources > 0 {
+            // A broken poller is found again by who sleeps in it.
+            let _ = self.collect(&mut role, Limit::Now, due);
+        }
+        if first != NEVER {
+            self.fire(clock::now(), due);
+        }
+    }
+
+    /// Sleeps: in the reactor if nobody else does, else in bed. Collects what is due afterwards.
+    pub(crate) fn sleep(&self, bed: &Bed, due: &mut Due) {
+        let Some(mut role) = try_lock(&self.role) else {
+            return bed.sleep(None);
+        };
+        *lock(&self.sleeping) = Some(bed.sleeper().clone());
+        let rested = role.timers_woke + REST.as_nanos() as u64;
+        let until = self.alarm.set(rested, || self.first_deadline());
+        let timed = until < NEVER;
+        let left = timed.then(|| Duration::from_nanos(until.saturating_sub(clock::now())));
+        // Timers alone do without a poller if none can be had.
+        let in_poller = self.poll.get().is_some() || (timed && self.poll().is_ok());
+        let slept = if in_poller {
+            let limit = left.map_or(Limit::Never, |left| Limit::Until { left, moment: until });
+            let mut slept = Ok(());
+            bed.sleep_in(|| slept = self.collect(&mut role, limit, due));
+            slept
+        } else {
+            bed.sleep(left);
+            Ok(())
+        };
+        self.alarm.clear();
+        *lock(&self.sleeping) = None;
+        let sources = due.sources.len();
+        if timed {
+            let now = clock::now();
+            self.fire(now, due);
+            if sources == 0 && !due.is_empty() {
+                role.timers_woke = now;
+            }
+        }
+        drop(role);
+        if slept.is_err() && due.is_empty() {
+            // A broken poller must not become a busy loop: whoever has something to say unparks.
+            bed.sleep(Some(REST));
+        }
+    }
+
+    fn collect(
+        &self,
+        role: &mut MutexGuard<'_, Role>,
+        limit: Limit,
+        due: &mut Due,
+    ) -> io::Result<()> {
+        let poll = self.poll()?;
+        let collected = role.collected.get_or_insert_with(Collected::new);
+        poll.wait(collected, limit)?;
+        self.sources.deliver(collected.iter(), &mut due.sources, |key, raw, wanted| {
+            // A source that cannot be armed is being closed.
+            let _ = self.arm(key, *raw, wanted);
+        });
+        Ok(())
+    }
+
+    fn fire(&self, now: u64, due: &mut Due) {
+        for shard in &self.timers {
+            shard.fire(now, &mut due.timers);
+        }
+    }
+
+    /// The end: nobody waits here any more. Returns who did, to be woken.
+    pub(crate) fn close(&self) -> Due {
+        self.closed.store(true, SeqCst);
+        let mut due = Due::default();
+        for shard in &self.timers {
+            due.timers.extend(shard.close().into_iter().map(|waker| (0, waker)));
+        }
+        let both = Both { read: true, write: true };
+        for registered in self.sources.all() {
+            registered.source.event(both, both, &mut due.sources, |_| ());
+        }
+        due
+    }
+}
+
+/// Says how to mend it.
+fn explain(error: io::Error) -> io::Error {
+    let message = format!(
+        "no poller could be made: {error}. Raise the limit on open files (`ulimit -n`), or close some"
+    );
+    io::Error::new(error.kind(), message)
+}

@@ -1,0 +1,266 @@
+//! One timer: when it is to fire, and its place in the reactor.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+use futures_core::Stream;
+
+use crate::clock;
+use crate::cooperate::poll_if_due;
+use crate::current;
+use crate::io::see_to_driver;
+use crate::reactor::timers::{Closed, Key, Shard};
+use crate::runtime::{Handle, default_runtime};
+use crate::shared::Shared;
+use crate::sync::Arc;
+
+/// A timer that can be set anew: once or periodically.
+///
+/// As a future it is ready when it fires; as a stream it yields each firing, one item if it was set
+/// to fire once. Both yield the moment that it was set for, which may lie in the past by the time
+/// that they are polled: a periodic timer catches up, one firing at a time.
+///
+/// A timer belongs to the runtime whose thread polls it first, else to the default one; if that
+/// stops, to the one whose thread polls it next. It never fires early. It is late by the scheduling
+/// of its task and, where timers follow one another closely, by up to 100 µs, so that they fire
+/// together.
+///
+/// # Cancel safety
+/// A timer that is dropped does not fire. Polling it by `&mut` loses nothing.
+///
+/// # Examples
+/// ```
+/// use std::time::{Duration, Instant};
+/// paceline::block_on(async {
+///     let start = Instant::now();
+///     let mut timer = paceline::Timer::after(Duration::from_secs(10));
+///     timer.set_after(Duration::from_millis(2));
+///     (&mut timer).await;
+///     assert!(start.elapsed() >= Duration::from_millis(2));
+/// });
+/// ```
+#[derive(Debug)]
+#[must_use = "timers do nothing unless awaited"]
+pub struct Timer {
+    /// None: never.
+    when: Option<Instant>,
+    period: Option<Duration>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Not polled since it fired.
+    Nowhere,
+    Armed(Arc<Shard<Waker>>, Key),
+    /// Polled, and set to never.
+    Waiting(Waker),
+}
+
+impl std::fmt::Debug for Shard<Waker> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard").finish_non_exhaustive()
+    }
+}
+
+impl Timer {
+    fn new(when: Option<Instant>, period: Option<Duration>) -> Self {
+        Timer { when, period, place: Place::Nowhere }
+    }
+
+    /// A timer that does not fire, until it is set.
+    pub fn never() -> Self {
+        Timer::new(None, None)
+    }
+
+    /// A timer that fires once, so much later; never, if that is beyond what the clock can say.
+    pub fn after(duration: Duration) -> Self {
+        Timer::new(Instant::now().checked_add(duration), None)
+    }
+
+    /// A timer that fires once, at that moment.
+    pub fn at(instant: Instant) -> Self {
+        Timer::new(Some(instant), None)
+    }
+
+    /// A timer that fires again and again, for the first time after one period.
+    ///
+    /// # Panics
+    /// If the period is zero.
+    pub fn interval(period: Duration) -> Self {
+        check_period(period);
+        Timer::new(Instant::now().checked_add(period), Some(period))
+    }
+
+    /// A timer that fires at `start`, and then once each period.
+    ///
+    /// # Panics
+    /// If the period is zero.
+    pub fn interval_at(start: Instant, period: Duration) -> Self {
+        check_period(period);
+        Timer::new(Some(start), Some(period))
+    }
+
+    /// Whether it is set to fire (again).
+    pub fn will_fire(&self) -> bool {
+        self.when.is_some()
+    }
+
+    /// Sets it to fire once, so much later.
+    pub fn set_after(&mut self, duration: Duration) {
+        self.set(Instant::now().checked_add(duration), None);
+    }
+
+    /// Sets it to fire once, at that moment. A task that has polled it is woken then, even if it does
+    /// not poll it again before.
+    pub fn set_at(&mut self, instant: Instant) {
+        self.set(Some(instant), None);
+    }
+
+    /// Sets it to fire again and again, for the first time after one period.
+    ///
+    /// # Panics
+    /// If the period is zero.
+    pub fn set_interval(&mut self, period: Duration) {
+        check_period(period);
+        self.set(Instant::now().checked_add(period), Some(period));
+    }
+
+    /// Sets it to fire at `start`, and then once each period.
+    ///
+    /// # Panics
+    /// If the period is zero.
+    pub fn set_interval_at(&mut self, start: Instant, period: Duration) {
+        check_period(period);
+        self.set(Some(start), Some(period));
+    }
+
+    fn set(&mut self, when: Option<Instant>, period: Option<Duration>) {
+        (self.when, self.period) = (when, period);
+        match std::mem::replace(&mut self.place, Place::Nowhere) {
+            Place::Nowhere => {}
+            // A waker of a timer that has just fired was called: its task polls again.
+            Place::Armed(shard, key) => {
+                if let Some(waker) = shard.cancel(key) {
+                    self.wait(waker);
+                }
+            }
+            Place::Waiting(waker) => self.wait(waker),
+        }
+    }
+
+    /// The moment that it is set for.
+    pub(crate) fn when(&self) -> Option<Instant> {
+        self.when
+    }
+
+    /// Ready when it fires, with the moment that it was set for; it is not set any more then.
+    pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
+        if let Some(when) = self.when {
+            if Instant::now() >= when {
+                ready!(poll_if_due(cx));
+                self.disarm();
+                self.when = None;
+                return Poll::Ready(when);
+            }
+        }
+        let same = |waker: &Waker| waker.will_wake(cx.waker());
+        let waits = match &self.place {
+            Place::Nowhere => false,
+            // If it is not there, it has fired by another CPU's clock, or its runtime has stopped.
+            Place::Armed(shard, key) => shard.renew(*key, same, || cx.waker().clone()),
+            Place::Waiting(waker) => same(waker),
+        };
+        if !waits {
+            self.wait(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Has `waker` called when it fires.
+    fn wait(&mut self, waker: Waker) {
+        self.place = match self.when {
+            None => Place::Waiting(waker),
+            Some(when) => {
+                let (shard, key) = arm(clock::nanos(when), waker);
+                Place::Armed(shard, key)
+            }
+        };
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        if let Place::Armed(shard, key) = std::mem::replace(&mut self.place, Place::Nowhere) {
+            drop(shard.cancel(key));
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.disarm();
+    }
+}
+
+fn check_period(period: Duration) {
+    assert!(!period.is_zero(), "a timer's period is zero, but must be longer");
+}
+
+/// Arms a timer on the runtime that this thread works for, or on the default one.
+fn arm(at: u64, waker: Waker) -> (Arc<Shard<Waker>>, Key) {
+    let armed = current::with_lease(|lease| match lease.filter(|_| !current::is_overridden()) {
+        Some(lease) => {
+            let armed = arm_on(lease.shared, lease.processor.index, at, waker);
+            lease.call_watch();
+            armed
+        }
+        None => {
+            let shared = Handle::current().shared;
+            let armed = arm_on(&shared, 0, at, waker);
+            see_to_driver(&shared);
+            armed
+        }
+    });
+    armed.unwrap_or_else(|Closed(waker)| {
+        let shared = &default_runtime().handle().shared;
+        let armed = arm_on(shared, 0, at, waker);
+        see_to_driver(shared);
+        armed.unwrap_or_else(|_| unreachable!("the default runtime never stops"))
+    })
+}
+
+fn arm_on(
+    shared: &Shared,
+    processor: usize,
+    at: u64,
+    waker: Waker,
+) -> Result<(Arc<Shard<Waker>>, Key), Closed<Waker>> {
+    let shard = shared.reactor.shard(processor);
+    let (key, first) = shard.arm(at, waker)?;
+    if first {
+        shared.reactor.armed(at);
+    }
+    Ok((shard.clone(), key))
+}
+
+impl Future for Timer {
+    type Output = Instant;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
+        self.poll_next(cx).map(|when| when.expect("a timer that is not set is pending"))
+    }
+}
+
+impl Stream for Timer {
+    type Item = Instant;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Instant>> {
+        let this = self.get_mut();
+        let when = ready!(this.poll_fired(cx));
+        if let Some(period) = this.period {
+            this.when = when.checked_add(period);
+        }
+        Poll::Ready(Some(when))
+    }
+}
