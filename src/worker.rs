@@ -11,6 +11,7 @@ use crate::processor::Lease;
 use crate::reactor::Due;
 use crate::search;
 use crate::shared::{Parked, Runnable, Shared};
+use crate::spin::Adaptive;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering::Acquire};
 
@@ -23,6 +24,7 @@ pub(crate) struct Worker<'a> {
     interrupt: Option<&'a AtomicBool>,
     /// In the idle list: leaves it by mail, or withdraws.
     listed: Cell<bool>,
+    spin: Adaptive,
 }
 
 impl<'a> Worker<'a> {
@@ -31,7 +33,8 @@ impl<'a> Worker<'a> {
         bed: &'a Bed,
         interrupt: Option<&'a AtomicBool>,
     ) -> Self {
-        Worker { shared, bed, interrupt, listed: Cell::new(false) }
+        let spin = Adaptive::new(shared.config.spin);
+        Worker { shared, bed, interrupt, listed: Cell::new(false), spin }
     }
 
     #[inline]
@@ -46,7 +49,7 @@ impl<'a> Worker<'a> {
         // The processor is asked for anew after every poll: what is polled may give it away.
         while let Some(lease) = self.lease_or_wait() {
             let found = match next(lease) {
-                None if !lease.has_due() => search(lease, || self.is_interrupted()),
+                None if !lease.has_due() => self.search(lease),
                 found => found,
             };
             // After the look: who finds a task that was scheduled by the end sees the end.
@@ -91,6 +94,30 @@ impl<'a> Worker<'a> {
             self.wait();
             self.lease()
         })
+    }
+
+    /// Looks everywhere, for as long as the spin window allows. Leaves the processor counted as
+    /// searching, unless enough others search. None also if the reactor has collected something.
+    fn search(&self, lease: Lease<'_>) -> Option<Runnable> {
+        let searching = lease.take_searching().or_else(|| lease.shared.idle.begin_search())?;
+        lease.keep_searching(searching);
+        let mut alone = None;
+        if let Some(runnable) = search::stolen(lease, &mut alone) {
+            return Some(runnable);
+        }
+        let mut look = || {
+            let found = search::injected(lease).or_else(|| search::stolen(lease, &mut alone));
+            let done = found.is_some() || lease.look_at_reactor() || self.is_interrupted();
+            done.then_some(found)
+        };
+        let window = self.spin.window();
+        if window.length().is_zero() || !lease.shared.may_spin() {
+            return look().flatten();
+        }
+        let found = window.spin(look);
+        self.spin.spun(found.is_some());
+        lease.counters().spins_won.add(u64::from(found.is_some()));
+        found.flatten()
     }
 
     /// This thread holds the processor from now on.
@@ -141,7 +168,7 @@ impl<'a> Worker<'a> {
         if !self.listed.get() && !self.enlist() {
             return;
         }
-        let mut due = Due::default();
+        let (mut due, since) = (Due::default(), Instant::now());
         while self.listed.get() {
             match self.bed.take_mail() {
                 Some(Mail::Processor(processor)) => {
@@ -160,6 +187,9 @@ impl<'a> Worker<'a> {
                 }
                 None => self.shared.reactor.sleep(self.bed, &mut due),
             }
+        }
+        if due.is_empty() || due.has_sources() {
+            self.spin.slept(since.elapsed());
         }
         current::deliver(&mut due);
     }
@@ -233,28 +263,6 @@ fn mind_backlog(lease: Lease<'_>, left: u32) {
         // Where no thread can be had, this one works on alone.
         lease.counters().wakes.add(lease.shared.wake(wanted).unwrap_or(0));
     }
-}
-
-/// Looks everywhere, for as long as the spin window allows. Leaves the processor counted as
-/// searching, unless enough others search.
-fn search(lease: Lease<'_>, interrupted: impl Fn() -> bool) -> Option<Runnable> {
-    let searching = lease.take_searching().or_else(|| lease.shared.idle.begin_search())?;
-    lease.keep_searching(searching);
-    let mut alone = None;
-    if let Some(runnable) = search::stolen(lease, &mut alone) {
-        return Some(runnable);
-    }
-    let mut look = || {
-        let found = search::injected(lease).or_else(|| search::stolen(lease, &mut alone));
-        let done = found.is_some() || lease.look_at_reactor() || interrupted();
-        done.then_some(found)
-    };
-    if !lease.shared.may_spin() {
-        return look().flatten();
-    }
-    let found = lease.shared.config.spin.spin(look).flatten();
-    lease.counters().spins_won.add(u64::from(found.is_some()));
-    found
 }
 
 /// The search is over; the last one to find something wakes the next to look for more.

@@ -14,15 +14,15 @@ use crate::reactor::descriptor::{Borrowed, Raw, raw};
 use crate::reactor::poll::{Collected, Limit, Poll};
 use crate::reactor::source::Both;
 use crate::reactor::sources::{self, Sources};
-use crate::reactor::timers::{NEVER, Shard};
+use crate::reactor::timers::{NEVER, Owner, Shard};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, try_lock};
 
 /// More shards than this are not worth the driver's look at each.
 const MOST_SHARDS: usize = 64;
-/// Between two wake-ups for timers: timers that follow one another more closely fire together. Half
-/// of that is what they are late on average, and the wake-ups cost a core 5% at most.
-const REST: Duration = Duration::from_micros(100);
+/// Between two firings of timers: those that follow one another more closely fire together, so that
+/// the wake-ups cost a core 5% at most.
+const REST: Duration = Duration::from_micros(200);
 /// Events of a batch for which memory is kept.
 const KEPT_DUE: usize = 1024;
 
@@ -41,6 +41,11 @@ impl Due {
         self.timers.is_empty() && self.sources.is_empty()
     }
 
+    /// Whether anything but time has made it.
+    pub(crate) fn has_sources(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Waker> + '_ {
         self.timers.sort_by_key(|timer| timer.0);
         let timers = self.timers.drain(..).map(|(_, waker)| waker);
@@ -57,8 +62,8 @@ impl Due {
 /// What belongs to the role.
 struct Role {
     collected: Option<Collected>,
-    /// When timers ended a sleep for the last time.
-    timers_woke: u64,
+    /// When timers fired for the last time.
+    fired: u64,
 }
 
 pub(crate) struct Reactor {
@@ -67,7 +72,7 @@ pub(crate) struct Reactor {
     making_poll: Mutex<()>,
     sources: Sources<Waker, Raw>,
     source_count: AtomicUsize,
-    timers: Box<[CachePadded<Arc<Shard<Waker>>>]>,
+    timers: Box<[Owner<Waker>]>,
     /// Whoever has the lock drives; nobody waits for it.
     role: Mutex<Role>,
     alarm: CachePadded<Alarm>,
@@ -84,8 +89,8 @@ impl Reactor {
             making_poll: Mutex::new(()),
             sources: Sources::new(),
             source_count: AtomicUsize::new(0),
-            timers: (0..shards).map(|_| CachePadded::new(Arc::new(Shard::new()))).collect(),
-            role: Mutex::new(Role { collected: None, timers_woke: 0 }),
+            timers: (0..shards).map(|_| Owner::new()).collect(),
+            role: Mutex::new(Role { collected: None, fired: 0 }),
             alarm: CachePadded::new(Alarm::new()),
             sleeping: Mutex::new(None),
             closed: AtomicBool::new(false),
@@ -188,7 +193,7 @@ impl Reactor {
     // Timers.
 
     /// The shard for timers that are armed on that processor.
-    pub(crate) fn shard(&self, processor: usize) -> &Arc<Shard<Waker>> {
+    pub(crate) fn shard(&self, processor: usize) -> &Shard<Waker> {
         &self.timers[processor % self.timers.len()]
     }
 
@@ -235,7 +240,7 @@ impl Reactor {
             let _ = self.collect(&mut role, Limit::Now, due);
         }
         if first != NEVER {
-            self.fire(clock::now(), due);
+            self.fire(&mut role, due);
         }
     }
 
@@ -245,7 +250,7 @@ impl Reactor {
             return bed.sleep(None);
         };
         *lock(&self.sleeping) = Some(bed.sleeper().clone());
-        let rested = role.timers_woke + REST.as_nanos() as u64;
+        let rested = role.fired + REST.as_nanos() as u64;
         let until = self.alarm.set(rested, || self.first_deadline());
         let timed = until < NEVER;
         let left = timed.then(|| Duration::from_nanos(until.saturating_sub(clock::now())));
@@ -262,13 +267,8 @@ impl Reactor {
         };
         self.alarm.clear();
         *lock(&self.sleeping) = None;
-        let sources = due.sources.len();
         if timed {
-            let now = clock::now();
-            self.fire(now, due);
-            if sources == 0 && !due.is_empty() {
-                role.timers_woke = now;
-            }
+            self.fire(&mut role, due);
         }
         drop(role);
         if slept.is_err() && due.is_empty() {
@@ -293,9 +293,16 @@ impl Reactor {
         Ok(())
     }
 
-    fn fire(&self, now: u64, due: &mut Due) {
+    fn fire(&self, role: &mut Role, due: &mut Due) {
+        let now = clock::now();
+        if now < role.fired + REST.as_nanos() as u64 {
+            return;
+        }
         for shard in &self.timers {
             shard.fire(now, &mut due.timers);
+        }
+        if !due.timers.is_empty() {
+            role.fired = now;
         }
     }
 

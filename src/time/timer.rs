@@ -11,10 +11,9 @@ use crate::clock;
 use crate::cooperate::poll_if_due;
 use crate::current;
 use crate::io::see_to_driver;
-use crate::reactor::timers::{Closed, Key, Shard};
+use crate::reactor::timers::{Armed, Closed};
 use crate::runtime::{Handle, default_runtime};
 use crate::shared::Shared;
-use crate::sync::Arc;
 
 /// A timer that can be set anew: once or periodically.
 ///
@@ -52,18 +51,19 @@ pub struct Timer {
 
 #[derive(Debug)]
 enum Place {
-    /// Not polled since it fired.
+    /// Not polled yet, and set for a while after the moment that it was made in.
+    New,
+    /// Not polled since it was set.
     Nowhere,
-    Armed(Arc<Shard<Waker>>, Key),
+    Armed(Armed<Waker>),
     /// Polled, and set to never.
     Waiting(Waker),
 }
 
-impl std::fmt::Debug for Shard<Waker> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shard").finish_non_exhaustive()
-    }
-}
+/// A timer for longer than that is armed at its first poll without a look at the clock, which costs
+/// as much as arming it. If it is polled for the first time after its time is over, it fires at
+/// once, instead of being ready in that poll.
+const WHILE: Duration = Duration::from_millis(1);
 
 impl Timer {
     fn new(when: Option<Instant>, period: Option<Duration>) -> Self {
@@ -77,7 +77,8 @@ impl Timer {
 
     /// A timer that fires once, so much later; never, if that is beyond what the clock can say.
     pub fn after(duration: Duration) -> Self {
-        Timer::new(Instant::now().checked_add(duration), None)
+        let place = if duration >= WHILE { Place::New } else { Place::Nowhere };
+        Timer { place, ..Timer::new(Instant::now().checked_add(duration), None) }
     }
 
     /// A timer that fires once, at that moment.
@@ -140,10 +141,10 @@ impl Timer {
     fn set(&mut self, when: Option<Instant>, period: Option<Duration>) {
         (self.when, self.period) = (when, period);
         match std::mem::replace(&mut self.place, Place::Nowhere) {
-            Place::Nowhere => {}
+            Place::New | Place::Nowhere => {}
             // A waker of a timer that has just fired was called: its task polls again.
-            Place::Armed(shard, key) => {
-                if let Some(waker) = shard.cancel(key) {
+            Place::Armed(armed) => {
+                if let Some(waker) = armed.give_up() {
                     self.wait(waker);
                 }
             }
@@ -158,19 +159,19 @@ impl Timer {
 
     /// Ready when it fires, with the moment that it was set for; it is not set any more then.
     pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
-        if let Some(when) = self.when {
+        if let Some(when) = self.when.filter(|_| !matches!(self.place, Place::New)) {
             if Instant::now() >= when {
                 ready!(poll_if_due(cx));
-                self.disarm();
+                self.place = Place::Nowhere;
                 self.when = None;
                 return Poll::Ready(when);
             }
         }
         let same = |waker: &Waker| waker.will_wake(cx.waker());
         let waits = match &self.place {
-            Place::Nowhere => false,
+            Place::New | Place::Nowhere => false,
             // If it is not there, it has fired by another CPU's clock, or its runtime has stopped.
-            Place::Armed(shard, key) => shard.renew(*key, same, || cx.waker().clone()),
+            Place::Armed(armed) => armed.renew(same, || cx.waker().clone()),
             Place::Waiting(waker) => same(waker),
         };
         if !waits {
@@ -183,23 +184,8 @@ impl Timer {
     fn wait(&mut self, waker: Waker) {
         self.place = match self.when {
             None => Place::Waiting(waker),
-            Some(when) => {
-                let (shard, key) = arm(clock::nanos(when), waker);
-                Place::Armed(shard, key)
-            }
+            Some(when) => Place::Armed(arm(clock::nanos(when), waker)),
         };
-    }
-
-    pub(crate) fn disarm(&mut self) {
-        if let Place::Armed(shard, key) = std::mem::replace(&mut self.place, Place::Nowhere) {
-            drop(shard.cancel(key));
-        }
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        self.disarm();
     }
 }
 
@@ -208,7 +194,7 @@ fn check_period(period: Duration) {
 }
 
 /// Arms a timer on the runtime that this thread works for, or on the default one.
-fn arm(at: u64, waker: Waker) -> (Arc<Shard<Waker>>, Key) {
+fn arm(at: u64, waker: Waker) -> Armed<Waker> {
     let armed = current::with_lease(|lease| match lease.filter(|_| !current::is_overridden()) {
         Some(lease) => {
             let armed = arm_on(lease.shared, lease.processor.index, at, waker);
@@ -235,19 +221,18 @@ fn arm_on(
     processor: usize,
     at: u64,
     waker: Waker,
-) -> Result<(Arc<Shard<Waker>>, Key), Closed<Waker>> {
-    let shard = shared.reactor.shard(processor);
-    let (key, first) = shard.arm(at, waker)?;
+) -> Result<Armed<Waker>, Closed<Waker>> {
+    let (armed, first) = shared.reactor.shard(processor).arm(at, waker)?;
     if first {
         shared.reactor.armed(at);
     }
-    Ok((shard.clone(), key))
+    Ok(armed)
 }
 
 impl Future for Timer {
     type Output = Instant;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
         self.poll_next(cx).map(|when| when.expect("a timer that is not set is pending"))
     }
 }
