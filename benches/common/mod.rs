@@ -1,4 +1,4 @@
-//! What both benches share: the arms, the workloads, the measuring.
+//! What the benches share: the arms, the workloads, the measuring.
 #![allow(dead_code)] // each bench uses its part
 
 pub mod arms;
