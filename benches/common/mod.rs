@@ -4,4 +4,5 @@
 pub mod arms;
 pub mod channel;
 pub mod measure;
+pub mod net;
 pub mod workloads;

@@ -12,7 +12,9 @@ use super::arms::{Arm, Paceline, SlotOff, Smol, Tokio};
 use super::measure::Sample;
 
 mod channels;
+mod io;
 mod tasks;
+mod timers;
 
 /// Workers of every runtime, unless the workload says otherwise.
 pub const WORKERS: usize = 2;
@@ -31,7 +33,7 @@ pub struct Workload {
 }
 
 /// `workload!(name, kind module::body)`, or with the divisor of rounds as a third argument. A
-/// `plain` body is one round.
+/// `plain` body is one round; a `prepared` one takes the runtime and gives the runner.
 macro_rules! workload {
     ($name:literal, $kind:ident $module:ident :: $body:ident $(::<$n:literal>)?) => {
         workload!($name, $kind $module::$body $(::<$n>)?, 1)
@@ -53,6 +55,10 @@ macro_rules! workload {
 fn plain<A: Arm>(round: fn(&A) -> Sample) -> Runner {
     let runtime = A::new(WORKERS);
     Box::new(move || round(&runtime))
+}
+
+fn prepared<A: Arm>(set_up: fn(A) -> Runner) -> Runner {
+    set_up(A::new(WORKERS))
 }
 
 pub const WORKLOADS: &[Workload] = &[
@@ -78,6 +84,20 @@ pub const WORKLOADS: &[Workload] = &[
     workload!("channel_8_to_1", plain channels::many_to_one::<8>),
     workload!("channel_chains", plain channels::chains),
     workload!("pipeline", plain channels::pipeline),
+    workload!("many_timers", plain timers::many_timers, 2),
+    workload!("timeout_ready", plain timers::timeout_ready),
+    workload!("timeout_pending_once", plain timers::timeout_pending_once),
+    workload!("arm_cancel_0", prepared timers::arm_cancel::<0>),
+    workload!("arm_cancel_100k", prepared timers::arm_cancel::<100_000>),
+    workload!("arm_cancel_1m", prepared timers::arm_cancel::<1_000_000>),
+    workload!("drop_1m", plain timers::drop_1m, 4),
+    workload!("echo_1", prepared io::echo_tcp::<1>),
+    workload!("echo_64", prepared io::echo_tcp::<64>),
+    workload!("echo_1000", prepared io::echo_tcp::<1_000>, 2),
+    workload!("echo_udp", prepared io::echo_udp),
+    #[cfg(unix)]
+    workload!("echo_unix", prepared io::echo_unix),
+    workload!("mixed", prepared io::mixed, 2),
 ];
 
 /// Silences the panics of `catch_panics`, and no others.
