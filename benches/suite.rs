@@ -17,7 +17,7 @@ fn bench(criterion: &mut Criterion, workload: &str, arm: &str, start: fn() -> Ru
     group.bench_function(arm, |bencher| {
         let round = runner.get_or_insert_with(start);
         bencher.iter_custom(|iterations| {
-            // Criterion may ask for less than one round of the workload, which does many operations.
+            // Criterion may ask for less than one round, which does many operations.
             let first = round();
             let (mut done, mut elapsed) = (first.ops, first.elapsed);
             while done < iterations {

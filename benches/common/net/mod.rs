@@ -1,7 +1,7 @@
 //! Sockets and timers of the arms, each through its runtime's own interface. Errors panic.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +13,7 @@ mod smol;
 mod tokio;
 
 /// Any port of this host.
-pub const LOOPBACK: &str = "127.0.0.1:0";
+pub const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A runtime with I/O. TCP streams do not wait to fill segments (`TCP_NODELAY`).
 pub trait Net: Arm {
@@ -23,7 +23,7 @@ pub trait Net: Arm {
     type Unix: Stream;
     type Udp: Send + Sync + 'static;
 
-    fn listen(at: &str) -> impl Future<Output = (Self::Listener, SocketAddr)> + Send;
+    fn listen(at: SocketAddr) -> impl Future<Output = (Self::Listener, SocketAddr)> + Send;
 
     fn accept(listener: &Self::Listener) -> impl Future<Output = Self::Tcp> + Send;
 

@@ -16,7 +16,7 @@ impl<const SLOT: bool> Net for WithSlot<SLOT> {
     type Unix = ByFutures<paceline::net::unix::UnixStream>;
     type Udp = UdpSocket;
 
-    async fn listen(at: &str) -> (TcpListener, SocketAddr) {
+    async fn listen(at: SocketAddr) -> (TcpListener, SocketAddr) {
         let listener = TcpListener::bind(at).await.unwrap();
         let address = listener.local_addr().unwrap();
         (listener, address)

@@ -17,7 +17,7 @@ impl Net for Smol {
     type Unix = ByFutures<async_net::unix::UnixStream>;
     type Udp = UdpSocket;
 
-    async fn listen(at: &str) -> (TcpListener, SocketAddr) {
+    async fn listen(at: SocketAddr) -> (TcpListener, SocketAddr) {
         let listener = TcpListener::bind(at).await.unwrap();
         let address = listener.local_addr().unwrap();
         (listener, address)

@@ -30,7 +30,7 @@ impl Net for Tokio {
     type Unix = ByTokio<tokio::net::UnixStream>;
     type Udp = UdpSocket;
 
-    async fn listen(at: &str) -> (TcpListener, SocketAddr) {
+    async fn listen(at: SocketAddr) -> (TcpListener, SocketAddr) {
         let listener = TcpListener::bind(at).await.unwrap();
         let address = listener.local_addr().unwrap();
         (listener, address)

@@ -35,10 +35,10 @@ pub struct Workload {
 /// `workload!(name, kind module::body)`, or with the divisor of rounds as a third argument. A
 /// `plain` body is one round; a `prepared` one takes the runtime and gives the runner.
 macro_rules! workload {
-    ($name:literal, $kind:ident $module:ident :: $body:ident $(::<$n:literal>)?) => {
+    ($name:literal, $kind:ident $module:ident::$body:ident $(::<$n:literal>)?) => {
         workload!($name, $kind $module::$body $(::<$n>)?, 1)
     };
-    ($name:literal, $kind:ident $module:ident :: $body:ident $(::<$n:literal>)?, $divisor:literal) => {
+    ($name:literal, $kind:ident $module:ident::$body:ident $(::<$n:literal>)?, $divisor:literal) => {
         Workload {
             name: $name,
             rounds_divisor: $divisor,

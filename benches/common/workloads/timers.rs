@@ -91,11 +91,13 @@ async fn armed<A: Net>(count: usize) -> Timers {
 pub fn arm_cancel<A: Net, const ARMED: usize>(arm: A) -> Runner {
     const TIMES: usize = 100_000;
     let held = arm.in_task(armed::<A>(ARMED));
-    // The timers go before their runtime.
+    // The timers stay as long as the closure, and go before their runtime.
     let state = (held, arm);
     Box::new(move || {
+        let (held, arm) = &state;
+        assert_eq!(held.len(), ARMED);
         measured(TIMES as u64, || {
-            state.1.in_task(async {
+            arm.in_task(async {
                 for _ in 0..TIMES {
                     let timer = pin!(A::sleep_until(Instant::now() + MINUTE));
                     assert!(poll!(timer).is_pending());
