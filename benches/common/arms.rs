@@ -14,6 +14,11 @@ pub trait Arm: Send + Sync + Sized + 'static {
 
     fn block_on<F: Future>(&self, future: F) -> F::Output;
 
+    /// Runs the future in a task and waits for it.
+    fn in_task<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        self.block_on(async { Self::spawn(future).await })
+    }
+
     /// Spawns from inside the runtime. Panics on await if the task panicked.
     fn spawn<T: Send + 'static>(
         future: impl Future<Output = T> + Send + 'static,
@@ -29,13 +34,18 @@ pub trait Arm: Send + Sync + Sized + 'static {
     fn spawn_panicking() -> impl Future<Output = ()> + Send + 'static;
 }
 
-pub struct Paceline(paceline::Runtime);
+/// paceline, with its wake slot or without.
+pub struct WithSlot<const SLOT: bool>(paceline::Runtime);
 
-impl Arm for Paceline {
-    const NAME: &'static str = "paceline";
+pub type Paceline = WithSlot<true>;
+pub type SlotOff = WithSlot<false>;
+
+impl<const SLOT: bool> Arm for WithSlot<SLOT> {
+    const NAME: &'static str = if SLOT { "paceline" } else { "slot-off" };
 
     fn new(workers: usize) -> Self {
-        Paceline(paceline::Builder::new().worker_threads(workers).build().unwrap())
+        let builder = paceline::Builder::new().worker_threads(workers).wake_slot(SLOT);
+        WithSlot(builder.build().unwrap())
     }
 
     fn block_on<F: Future>(&self, future: F) -> F::Output {
@@ -64,40 +74,6 @@ impl Arm for Paceline {
     }
 }
 
-/// The same without its wake slot.
-pub struct SlotOff(Paceline);
-
-impl Arm for SlotOff {
-    const NAME: &'static str = "slot off";
-
-    fn new(workers: usize) -> Self {
-        let builder = paceline::Builder::new().worker_threads(workers).wake_slot(false);
-        SlotOff(Paceline(builder.build().unwrap()))
-    }
-
-    fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.0.block_on(future)
-    }
-
-    fn spawn<T: Send + 'static>(
-        future: impl Future<Output = T> + Send + 'static,
-    ) -> impl Future<Output = T> + Send + 'static {
-        Paceline::spawn(future)
-    }
-
-    fn launch(future: impl Future<Output = ()> + Send + 'static) {
-        Paceline::launch(future);
-    }
-
-    fn launch_from_outside(&self, future: impl Future<Output = ()> + Send + 'static) {
-        self.0.launch_from_outside(future);
-    }
-
-    fn spawn_panicking() -> impl Future<Output = ()> + Send + 'static {
-        Paceline::spawn_panicking()
-    }
-}
-
 pub struct Tokio(tokio::runtime::Runtime);
 
 impl Arm for Tokio {
@@ -105,7 +81,7 @@ impl Arm for Tokio {
 
     fn new(workers: usize) -> Self {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        Tokio(builder.worker_threads(workers).build().unwrap())
+        Tokio(builder.worker_threads(workers).enable_all().build().unwrap())
     }
 
     fn block_on<F: Future>(&self, future: F) -> F::Output {
@@ -136,7 +112,8 @@ impl Arm for Tokio {
     }
 }
 
-/// async-executor as smol sets it up: one executor for the process, run by its threads.
+/// smol: one async-executor for the process; its threads, and who blocks, drive async-io's reactor
+/// when they have nothing else to do.
 pub struct Smol {
     stop: Vec<async_channel::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
@@ -148,7 +125,7 @@ fn executor() -> &'static async_executor::Executor<'static> {
 }
 
 impl Arm for Smol {
-    const NAME: &'static str = "async-executor";
+    const NAME: &'static str = "smol";
 
     fn new(workers: usize) -> Self {
         let (mut stop, mut threads) = (Vec::new(), Vec::new());
@@ -159,7 +136,7 @@ impl Arm for Smol {
             stop.push(sender);
             threads.push(std::thread::spawn(move || {
                 ready.send(()).unwrap();
-                let _ = futures_lite::future::block_on(executor().run(receiver.recv()));
+                let _ = async_io::block_on(executor().run(receiver.recv()));
             }));
         }
         (0..workers).for_each(|_| running.recv().unwrap());
@@ -167,7 +144,7 @@ impl Arm for Smol {
     }
 
     fn block_on<F: Future>(&self, future: F) -> F::Output {
-        futures_lite::future::block_on(future)
+        async_io::block_on(future)
     }
 
     fn spawn<T: Send + 'static>(

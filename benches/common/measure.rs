@@ -10,13 +10,25 @@ pub struct Sample {
     pub cpu: Duration,
     /// Voluntary context switches: waits that blocked.
     pub switches: u64,
-    /// The 99th percentile of what the workload watches besides its throughput, in ns.
-    pub watched_p99: Option<f64>,
+    /// What the workload watches besides its throughput.
+    pub watched: Option<Watched>,
+}
+
+/// Quantiles of durations, in ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched {
+    pub name: &'static str,
+    pub p50: f64,
+    pub p99: f64,
 }
 
 impl Sample {
     pub fn ns_per_op(&self) -> f64 {
         self.elapsed.as_nanos() as f64 / self.ops as f64
+    }
+
+    pub fn cpu_ns_per_op(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.ops as f64
     }
 
     pub fn cores(&self) -> f64 {
@@ -40,7 +52,7 @@ pub fn measured(ops: u64, work: impl FnOnce()) -> Sample {
         elapsed,
         cpu: cpu_after.saturating_sub(cpu),
         switches: switches_after.saturating_sub(switches),
-        watched_p99: None,
+        watched: None,
     }
 }
 
@@ -95,6 +107,10 @@ impl Histogram {
             }
         }
         0.0
+    }
+
+    pub fn watched(&self, name: &'static str) -> Watched {
+        Watched { name, p50: self.quantile(0.5), p99: self.quantile(0.99) }
     }
 }
 

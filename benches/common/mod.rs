@@ -1,7 +1,8 @@
-//! What both benches share: the arms, the workloads, the measuring.
+//! What the benches share: the arms, the workloads, the measuring.
 #![allow(dead_code)] // each bench uses its part
 
 pub mod arms;
 pub mod channel;
 pub mod measure;
+pub mod net;
 pub mod workloads;

@@ -2,135 +2,145 @@
 
 use std::io::Write;
 
-use crate::common::arms::{Arm, Paceline, SlotOff, Smol, Tokio};
+use crate::common::arms::{Arm, Tokio};
 use crate::common::measure::{Sample, quartiles};
-use crate::common::workloads::{self, WORKERS};
+use crate::common::workloads::{self, Runner, WORKLOADS, Workload};
 
 /// Rounds of the short profile, which `cargo bench` runs.
 const ROUNDS: usize = 21;
 
-/// One arm's runtime and the workload on it.
-type Runner = (&'static str, Box<dyn Fn() -> Sample>);
-
-/// One workload with a runtime of each arm, made once.
-struct Row {
-    name: &'static str,
-    /// Of long workloads there are fewer rounds.
-    rounds_divisor: usize,
-    arms: Vec<Runner>,
+/// What to run.
+struct Choice {
+    /// After the one that warms up, which counts if there is no other.
+    rounds: usize,
+    /// Also prints how many operations all rounds did, warm-up and all.
+    counts: bool,
+    /// Names; all when empty.
+    workloads: Vec<String>,
+    arms: Vec<String>,
 }
 
-/// A workload's name, and what makes its row when its turn comes.
-type Entry = (&'static str, fn() -> Row);
-
-macro_rules! row {
-    ($name:literal, $body:ident $(::<$workers:literal>)?) => { row!($name, $body $(::<$workers>)?, 1) };
-    ($name:literal, $body:ident $(::<$workers:literal>)?, $divisor:literal) => {
-        ($name, || Row {
-            name: $name,
-            rounds_divisor: $divisor,
-            arms: vec![
-                arm::<Paceline>(workloads::$body::<Paceline $(, $workers)?>),
-                arm::<Tokio>(workloads::$body::<Tokio $(, $workers)?>),
-                arm::<Smol>(workloads::$body::<Smol $(, $workers)?>),
-                arm::<SlotOff>(workloads::$body::<SlotOff $(, $workers)?>),
-            ],
-        })
-    };
-}
-
-fn arm<A: Arm>(body: fn(&A) -> Sample) -> Runner {
-    let runtime = A::new(WORKERS);
-    (A::NAME, Box::new(move || body(&runtime)))
-}
-
-const ROWS: &[Entry] = &[
-    row!("spawn_many", spawn_many),
-    row!("spawn_inside", spawn_inside),
-    row!("chained_spawn", chained_spawn),
-    row!("spawn_await", spawn_await),
-    row!("spawn_await_main", spawn_await_main),
-    row!("yield_200", yield_200),
-    row!("yield_1", yield_1),
-    row!("ping_pong", ping_pong),
-    row!("pair", pair_alone),
-    row!("pair_beside_yielders", pair_beside_yielders, 3),
-    row!("main_round_trip", main_round_trip),
-    row!("remote_round_trip", remote_round_trip),
-    row!("lifecycle_1", lifecycle::<1>),
-    row!("lifecycle_2", lifecycle::<2>),
-    row!("lifecycle_8", lifecycle::<8>),
-    row!("lifecycle_with_work", lifecycle_with_work),
-    row!("fan_out_compute", fan_out_compute),
-    row!("catch_panics", catch_panics),
-];
-
-/// Arguments: names of workloads (all without), `--rounds N`; `--test` runs each once.
-pub fn main() {
-    let mut rounds = ROUNDS;
-    let mut wanted = Vec::new();
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--test" => rounds = 1,
-            "--rounds" => {
-                let number = arguments.next().and_then(|n| n.parse().ok());
-                rounds = number.filter(|&n| n > 0).expect("--rounds wants a number above zero");
-            }
-            "--bench" => {}
-            name if ROWS.iter().any(|row| row.0 == name) => wanted.push(name.to_owned()),
-            other => {
-                let names: Vec<_> = ROWS.iter().map(|row| row.0).collect();
-                panic!("no workload {other:?}; there are {names:?}");
+impl Choice {
+    fn from_arguments() -> Self {
+        let mut choice =
+            Choice { rounds: ROUNDS, counts: false, workloads: Vec::new(), arms: Vec::new() };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--test" => choice.rounds = 0,
+                "--count" => choice.counts = true,
+                "--rounds" => {
+                    let number = arguments.next().and_then(|n| n.parse().ok());
+                    choice.rounds =
+                        number.filter(|&n| n > 0).expect("--rounds wants a number above zero");
+                }
+                "--arm" => {
+                    let arms: Vec<_> = WORKLOADS[0].arms.iter().map(|arm| arm.0).collect();
+                    let name = arguments.next().unwrap_or_default();
+                    assert!(arms.contains(&&*name), "no arm {name:?}; there are {arms:?}");
+                    choice.arms.push(name);
+                }
+                "--bench" => {}
+                name if WORKLOADS.iter().any(|workload| workload.name == name) => {
+                    choice.workloads.push(name.to_owned());
+                }
+                other => {
+                    let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+                    panic!("no workload {other:?}; there are {names:?}");
+                }
             }
         }
+        choice
     }
+}
+
+fn is_wanted(names: &[String], name: &str) -> bool {
+    names.is_empty() || names.iter().any(|wanted| wanted == name)
+}
+
+/// Arguments: names of workloads (all without), `--arm NAME` (again for more; all without),
+/// `--rounds N`; `--test` runs each once; `--count` adds the number of operations.
+pub fn main() {
+    let choice = Choice::from_arguments();
     workloads::expect_planned_panics();
     println!(
-        "{:<22}{:>16}{:>12}{:>9}{:>10}{:>8}{:>12}{:>14}",
-        "workload", "arm", "ns/op", "spread", "to tokio", "cores", "switches/op", "watched p99"
+        "{:<21}{:<9}{:>12}{:>8}{:>9}{:>12}{:>9}{:>7}{:>12}  {:<25}{:>9}",
+        "workload",
+        "arm",
+        "ns/op",
+        "spread",
+        "to tokio",
+        "cpu ns/op",
+        "to tokio",
+        "cores",
+        "switches/op",
+        "watched p50, p99 (us)",
+        "to tokio"
     );
-    for (name, make) in ROWS {
-        if wanted.is_empty() || wanted.iter().any(|want| want == name) {
-            run(&make(), rounds);
-        }
+    let wanted = WORKLOADS.iter().filter(|workload| is_wanted(&choice.workloads, workload.name));
+    let operations: u64 = wanted.map(|workload| run(workload, &choice)).sum();
+    if choice.counts {
+        println!("operations: {operations}");
     }
 }
 
-fn run(row: &Row, rounds: usize) {
-    let rounds = rounds.div_ceil(row.rounds_divisor);
-    let mut samples = vec![Vec::new(); row.arms.len()];
+/// Gives the number of operations.
+fn run(workload: &Workload, choice: &Choice) -> u64 {
+    let wanted = workload.arms.iter().filter(|arm| is_wanted(&choice.arms, arm.0));
+    let mut arms: Vec<(&str, Runner)> = wanted.map(|(name, start)| (*name, start())).collect();
+    let rounds = choice.rounds.div_ceil(workload.rounds_divisor);
+    let mut samples = vec![Vec::new(); arms.len()];
+    let mut operations = 0;
     for round in 0..=rounds {
-        for turn in 0..row.arms.len() {
-            let arm = (round + turn) % row.arms.len();
-            let sample = row.arms[arm].1();
-            // The first round warms up, unless it is the only one.
-            if round > 0 || rounds == 1 {
+        for turn in 0..arms.len() {
+            let arm = (round + turn) % arms.len();
+            let sample = arms[arm].1();
+            operations += sample.ops;
+            if round > 0 || rounds == 0 {
                 samples[arm].push(sample);
             }
         }
     }
-    let medians: Vec<_> =
-        samples.iter().map(|s| quartiles(s.iter().map(Sample::ns_per_op))).collect();
-    let tokio = row.arms.iter().position(|arm| arm.0 == Tokio::NAME).unwrap();
-    for (arm, (name, _)) in row.arms.iter().enumerate() {
-        let [low, median, high] = medians[arm];
-        let of = |value: fn(&Sample) -> f64| quartiles(samples[arm].iter().map(value))[1];
-        let watched = match samples[arm][0].watched_p99 {
-            Some(_) => format!("{:.1} us", of(|s| s.watched_p99.unwrap()) / 1_000.0),
-            None => String::new(),
-        };
-        println!(
-            "{:<22}{:>16}{:>12.1}{:>8.0}%{:>10.3}{:>8.2}{:>12.4}{:>14}",
-            row.name,
-            name,
-            median,
-            (high - low) / median * 100.0,
-            median / medians[tokio][1],
-            of(Sample::cores),
-            of(Sample::switches_per_op),
-            watched,
-        );
+    let tokio = arms.iter().position(|arm| arm.0 == Tokio::NAME);
+    let tokio = tokio.map(|arm| samples[arm].as_slice());
+    for ((arm, _), samples) in arms.iter().zip(&samples) {
+        print_row(workload.name, arm, samples, tokio);
     }
     std::io::stdout().flush().unwrap();
+    operations
+}
+
+fn median(samples: &[Sample], value: fn(&Sample) -> f64) -> f64 {
+    quartiles(samples.iter().map(value))[1]
+}
+
+fn print_row(workload: &str, arm: &str, samples: &[Sample], tokio: Option<&[Sample]>) {
+    let [low, middle, high] = quartiles(samples.iter().map(Sample::ns_per_op));
+    let to_tokio = |value: fn(&Sample) -> f64| {
+        let ratio = tokio.map(|tokio| median(samples, value) / median(tokio, value));
+        ratio.filter(|ratio| ratio.is_finite()).map_or("-".into(), |ratio| format!("{ratio:.3}"))
+    };
+    let p50 = |sample: &Sample| sample.watched.map_or(f64::NAN, |watched| watched.p50 / 1e3);
+    let p99 = |sample: &Sample| sample.watched.map_or(f64::NAN, |watched| watched.p99 / 1e3);
+    let (watched, watched_to_tokio) = match samples[0].watched {
+        None => Default::default(),
+        Some(watched) => {
+            let (name, p50_us, p99_us) = (watched.name, median(samples, p50), median(samples, p99));
+            (format!("{name} {p50_us:.1}, {p99_us:.1}"), to_tokio(p50))
+        }
+    };
+    println!(
+        "{:<21}{:<9}{:>12.1}{:>7.0}%{:>9}{:>12.1}{:>9}{:>7.2}{:>12.4}  {:<25}{:>9}",
+        workload,
+        arm,
+        middle,
+        (high - low) / middle * 100.0,
+        to_tokio(Sample::ns_per_op),
+        median(samples, Sample::cpu_ns_per_op),
+        to_tokio(Sample::cpu_ns_per_op),
+        median(samples, Sample::cores),
+        median(samples, Sample::switches_per_op),
+        watched,
+        watched_to_tokio,
+    );
 }

@@ -1,58 +1,17 @@
-//! One body per workload, generic over the runtime. See benches/README.md for what each is for.
+//! Workloads of the scheduler: spawns, yields, messages, lifecycles.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
 
-use super::arms::Arm;
-use super::channel::{Receiver, Sender, channel};
-use super::measure::{Histogram, Sample, measured};
-
-/// Workers of every runtime, unless the workload says otherwise.
-pub const WORKERS: usize = 2;
-
-/// Silences the panics of [`catch_panics`], and no others.
-pub fn expect_planned_panics() {
-    std::panic::set_hook(Box::new(|panic| {
-        if panic.payload().downcast_ref::<&str>() != Some(&"as planned") {
-            eprintln!("{panic}");
-        }
-    }));
-}
-
-/// Tells the waiter when the last of `count` has gone.
-#[derive(Clone)]
-struct Countdown(Arc<(AtomicUsize, Mutex<Option<oneshot::Sender<()>>>)>);
-
-fn countdown(count: usize) -> (Countdown, oneshot::Receiver<()>) {
-    let (sender, receiver) = oneshot::channel();
-    (Countdown(Arc::new((AtomicUsize::new(count), Mutex::new(Some(sender))))), receiver)
-}
-
-impl Countdown {
-    fn one_less(&self) {
-        if self.0.0.fetch_sub(1, AcqRel) == 1 {
-            let _ = self.0.1.lock().unwrap().take().unwrap().send(());
-        }
-    }
-}
-
-/// Yields without any runtime's help.
-fn yield_now() -> impl Future<Output = ()> + Send {
-    let mut yielded = false;
-    poll_fn(move |cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-}
+use super::{WORKERS, countdown, primes, yield_now};
+use crate::common::arms::Arm;
+use crate::common::channel::{Receiver, Sender, channel};
+use crate::common::measure::{Histogram, Sample, measured};
 
 async fn spawn_all<A: Arm>(count: usize) {
     let (left, done) = countdown(count);
@@ -70,7 +29,7 @@ pub fn spawn_many<A: Arm>(arm: &A) -> Sample {
 
 /// A task on a worker spawns empty tasks.
 pub fn spawn_inside<A: Arm>(arm: &A) -> Sample {
-    measured(10_000, || arm.block_on(async { A::spawn(spawn_all::<A>(10_000)).await }))
+    measured(10_000, || arm.in_task(spawn_all::<A>(10_000)))
 }
 
 /// A task spawns a task, and so on.
@@ -104,7 +63,7 @@ async fn spawn_and_await<A: Arm>(count: usize) {
 
 /// A worker task spawns a task and awaits it, again and again.
 pub fn spawn_await<A: Arm>(arm: &A) -> Sample {
-    measured(10_000, || arm.block_on(async { A::spawn(spawn_and_await::<A>(10_000)).await }))
+    measured(10_000, || arm.in_task(spawn_and_await::<A>(10_000)))
 }
 
 /// The same from the future of `block_on`.
@@ -241,7 +200,7 @@ pub fn pair_beside_yielders<A: Arm>(arm: &A) -> Sample {
         });
     });
     (sample.ops, sample.elapsed) = (sent.load(Relaxed) as u64, LASTS);
-    sample.watched_p99 = Some(waits.lock().unwrap().quantile(0.99));
+    sample.watched = Some(waits.lock().unwrap().watched("wait"));
     sample
 }
 
@@ -286,11 +245,6 @@ pub fn lifecycle_with_work<A: Arm>(_: &A) -> Sample {
             });
         }
     })
-}
-
-fn primes(range: std::ops::Range<u64>) -> u64 {
-    let is_prime = |n: &u64| *n > 1 && (2..).take_while(|d| d * d <= *n).all(|d| n % d != 0);
-    range.filter(is_prime).count() as u64
 }
 
 /// The primes below 200,000, counted in 64 tasks.
