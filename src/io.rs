@@ -72,7 +72,7 @@ impl<T: AsDescriptor> Async<T> {
     ///
     /// # Errors
     /// If the platform's poller does not take it, if its descriptor is registered already, if no
-    /// poller can be made, or if the runtime has stopped.
+    /// poller can be made, if the runtime has stopped, or if it was made before this process forked.
     pub fn new(io: T) -> io::Result<Self> {
         socket2::SockRef::from(&io).set_nonblocking(true)?;
         Self::new_nonblocking(io)
@@ -84,6 +84,9 @@ impl<T: AsDescriptor> Async<T> {
     /// As [`new`](Async::new).
     pub fn new_nonblocking(io: T) -> io::Result<Self> {
         let shared = Handle::current().shared;
+        if shared.origin.is_elsewhere() {
+            return Err(io::Error::other(crate::fork::MESSAGE));
+        }
         // SAFETY: it is deregistered in `deregister`, before `io` is dropped or given back.
         let (key, registered) = unsafe { shared.reactor.register(borrow(&io)) }?;
         let registration = Registration { shared, key, registered };

@@ -130,6 +130,8 @@ mod config;
 mod metrics;
 
 mod contain;
+#[cfg(not(paceline_loom))]
+mod fork;
 mod sync;
 mod word;
 

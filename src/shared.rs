@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use crate::config::Config;
 use crate::doze::Doze;
+use crate::fork::Origin;
 use crate::idle::{Closed, Idle, Searching, Wake};
 use crate::injector::Injector;
 use crate::joiner::Joiner;
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     pub(crate) doze: Doze,
     pub(crate) stop: Stop,
     pub(crate) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    pub(crate) origin: Origin,
     starter: Starter,
     ticker_started: AtomicBool,
     this: Weak<Shared>,
@@ -83,6 +85,7 @@ impl Shared {
             doze: Doze::new(),
             stop: Stop::new(count),
             threads: Mutex::default(),
+            origin: Origin::here(),
             starter,
             ticker_started: AtomicBool::new(false),
             this: this.clone(),

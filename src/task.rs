@@ -435,6 +435,7 @@ where
     if let Some(lease) = current::lease(shared) {
         return spawn_here(lease, future);
     }
+    shared.origin.check();
     let counted = shared.stop.tally.enter();
     let (runnable, task) = build(if counted { shared } else { ptr::null() }, future);
     if !counted || shared.stop.is_closing() {

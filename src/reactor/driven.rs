@@ -257,7 +257,11 @@ impl Reactor {
         // Timers alone do without a poller if none can be had.
         let in_poller = self.poll.get().is_some() || (timed && self.poll().is_ok());
         let slept = if in_poller {
-            let limit = left.map_or(Limit::Never, |left| Limit::Until { left, moment: until });
+            let limit = match left {
+                None => Limit::Never,
+                Some(Duration::ZERO) => Limit::Now,
+                Some(left) => Limit::Until { left, moment: until },
+            };
             let mut slept = Ok(());
             bed.sleep_in(|| slept = self.collect(&mut role, limit, due));
             slept

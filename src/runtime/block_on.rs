@@ -58,7 +58,9 @@ fn give_up_or_panic(lease: Lease<'_>) {
     }
 }
 
+#[track_caller]
 pub(super) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output {
+    shared.origin.check();
     current::within(shared, |nested| drive(shared, future, nested))
 }
 

@@ -62,7 +62,8 @@ impl Handle {
     /// If the runtime has stopped, the task is a cancelled one.
     ///
     /// # Panics
-    /// If no worker runs and no thread can be started; the task is cancelled then.
+    /// If no worker runs and no thread can be started; the task is cancelled then. In a process that
+    /// was forked from the one in which the runtime was made.
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
@@ -89,7 +90,8 @@ impl Handle {
     /// task beside it.
     ///
     /// # Panics
-    /// If the future does. Inside a task, if no other thread can be started to work meanwhile.
+    /// If the future does. Inside a task, if no other thread can be started to work meanwhile. In a
+    /// process that was forked from the one in which the runtime was made.
     ///
     /// # Examples
     /// ```
@@ -97,6 +99,7 @@ impl Handle {
     /// assert_eq!(runtime.handle().block_on(async { 1 + 1 }), 2);
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         block_on::block_on(&self.shared, future)
     }

@@ -57,6 +57,7 @@ impl Runtime {
     }
 
     /// As [`Handle::block_on`].
+    #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.handle.block_on(future)
     }
@@ -105,6 +106,10 @@ impl Runtime {
     /// Whether all is over.
     fn stop(&self, deadline: Option<Instant>) -> bool {
         let shared = &self.handle.shared;
+        if shared.origin.is_elsewhere() {
+            // Its threads are in the parent, and so is who holds its locks: it is left as it is.
+            return false;
+        }
         if !shared.close() {
             return shared.stop.tally.is_over();
         }

@@ -203,6 +203,7 @@ fn arm(at: u64, waker: Waker) -> Armed<Waker> {
         }
         None => {
             let shared = Handle::current().shared;
+            shared.origin.check();
             let armed = arm_on(&shared, 0, at, waker);
             see_to_driver(&shared);
             armed
