@@ -2,7 +2,7 @@
 //! Knows no protocol; see [`crate::net`].
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -184,13 +184,30 @@ impl<T: AsDescriptor> Async<T> {
         direction: Direction,
         mut op: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
+        let mut readiness = Readiness::new(&self.registration, direction);
+        poll_fn(|cx| self.poll_with_readiness(&mut readiness, cx, &mut op)).await
+    }
+
+    /// A place among those that wait until it can be read from, for
+    /// [`poll_with_readiness`](Self::poll_with_readiness).
+    pub(crate) fn read_readiness(&self) -> Readiness<'_> {
+        Readiness::new(&self.registration, Direction::Read)
+    }
+
+    /// As [`read_with`](Async::read_with), by one of several who poll, each with its own place.
+    pub(crate) fn poll_with_readiness<R>(
+        &self,
+        readiness: &mut Readiness<'_>,
+        cx: &mut Context<'_>,
+        mut op: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
         loop {
-            let seen = Readiness::new(&self.registration, direction).await?;
+            let seen = ready!(Pin::new(&mut *readiness).poll(cx))?;
             match op(&self.io) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.registration.registered.source.blocked(direction, seen);
+                    self.registration.registered.source.blocked(readiness.direction, seen);
                 }
-                result => return result,
+                result => return Poll::Ready(result),
             }
         }
     }
@@ -354,7 +371,7 @@ pub(crate) fn see_to_driver(shared: &Shared) {
 }
 
 /// A future that waits for a direction, beside any number of others.
-struct Readiness<'a> {
+pub(crate) struct Readiness<'a> {
     registration: &'a Registration,
     direction: Direction,
     number: Option<Number>,

@@ -120,6 +120,8 @@ mod stop;
 #[cfg(not(paceline_loom))]
 mod io;
 #[cfg(not(paceline_loom))]
+pub mod net;
+#[cfg(not(paceline_loom))]
 pub mod time;
 
 #[cfg(not(paceline_loom))]

@@ -1,10 +1,12 @@
 //! What the platforms call a descriptor: a file descriptor or a socket.
 
 #[cfg(unix)]
-pub(crate) use std::os::fd::{AsFd as AsDescriptor, BorrowedFd as Borrowed, RawFd as Raw};
+pub(crate) use std::os::fd::{
+    AsFd as AsDescriptor, BorrowedFd as Borrowed, OwnedFd as Owned, RawFd as Raw,
+};
 #[cfg(windows)]
 pub(crate) use std::os::windows::io::{
-    AsSocket as AsDescriptor, BorrowedSocket as Borrowed, RawSocket as Raw,
+    AsSocket as AsDescriptor, BorrowedSocket as Borrowed, OwnedSocket as Owned, RawSocket as Raw,
 };
 
 /// The descriptor of `io`, borrowed.
