@@ -44,7 +44,7 @@ pub(super) fn begin(socket: Socket, to: &SockAddr) -> Result<Connecting, (Socket
 
 #[cfg(unix)]
 fn is_under_way(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+    error.raw_os_error() == Some(libc::EINPROGRESS)
 }
 
 #[cfg(windows)]
