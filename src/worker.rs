@@ -230,7 +230,7 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
     }
     let Some((runnable, left)) = lease.queue().pop() else {
         let injected = search::injected(lease);
-        if injected.is_none() {
+        if injected.is_none() && !search::may_steal(lease) {
             lease.look_at_reactor();
         }
         return injected;
