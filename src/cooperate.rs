@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::current;
+use crate::processor::Lease;
 
 /// Lets every other runnable task of this worker go first, once. In `block_on`'s own future, which
 /// is no task, one of them at most.
@@ -41,25 +42,21 @@ pub async fn yield_now() {
 /// });
 /// ```
 pub async fn yield_if_due() {
-    let mut yielded = current::is_unconstrained() || !is_due();
+    let mut yielded = !is_due();
     poll_fn(|cx| give_way(cx, &mut yielded)).await;
 }
 
+#[inline]
 fn is_due() -> bool {
-    current::with_lease(|lease| {
-        lease.is_some_and(|lease| {
-            let due = lease.slice_is_spent();
-            lease.counters().forced_yields.add(u64::from(due));
-            due
-        })
-    })
+    !current::is_unconstrained()
+        && current::with_lease(|lease| lease.is_some_and(Lease::is_to_give_way))
 }
 
 /// For what awaits the reactor: pending, to be polled again at once, if the timeslice is spent. So a
 /// socket or a timer that is always ready cannot hold its worker.
 #[inline]
 pub(crate) fn poll_if_due(cx: &mut Context<'_>) -> Poll<()> {
-    if !is_due() || current::is_unconstrained() {
+    if !is_due() {
         return Poll::Ready(());
     }
     cx.waker().wake_by_ref();

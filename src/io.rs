@@ -311,24 +311,24 @@ impl<T: AsDescriptor + fmt::Debug> fmt::Debug for Async<T> {
 impl Registration {
     #[inline]
     fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<Seen>> {
-        ready!(poll_if_due(cx));
         match self.registered.source.ready(direction) {
-            Some(seen) => self.try_on(seen),
+            Some(seen) => self.try_on(seen, cx),
             None => self.wait(direction, cx),
         }
     }
 
     /// A try is worth it, unless all is over: then readiness means only that.
     #[inline]
-    fn try_on(&self, seen: Seen) -> Poll<io::Result<Seen>> {
+    fn try_on(&self, seen: Seen, cx: &mut Context<'_>) -> Poll<io::Result<Seen>> {
+        ready!(poll_if_due(cx));
         Poll::Ready(self.shared.reactor.check_open().map(|()| seen))
     }
 
     fn wait(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<Seen>> {
         let source = &self.registered.source;
-        self.wait_with(direction, |arm| {
-            let is_same = |waker: &Waker| waker.will_wake(cx.waker());
-            let (wait, old) = source.wait_polled(direction, is_same, || cx.waker().clone(), arm);
+        self.wait_with(direction, cx, |waker, arm| {
+            let is_same = |old: &Waker| old.will_wake(waker);
+            let (wait, old) = source.wait_polled(direction, is_same, || waker.clone(), arm);
             // Another task that polled: it is to ask again, rather than to wait for nothing.
             contain(|| old.into_iter().for_each(Waker::wake));
             wait
@@ -338,21 +338,22 @@ impl Registration {
     fn wait_with(
         &self,
         direction: Direction,
-        mut wait: impl FnMut(Arm<'_>) -> Wait,
+        cx: &mut Context<'_>,
+        mut wait: impl FnMut(&Waker, Arm<'_>) -> Wait,
     ) -> Poll<io::Result<Seen>> {
         loop {
             let mut armed = Ok(());
             let arm: Arm<'_> = &mut |wanted| {
                 armed = self.shared.reactor.arm(self.key, self.registered.kept, wanted);
             };
-            let outcome = wait(arm);
+            let outcome = wait(cx.waker(), arm);
             armed?;
             if outcome == Wait::Armed {
                 see_to_driver(&self.shared);
                 return Poll::Pending;
             }
             if let Some(seen) = self.registered.source.ready(direction) {
-                return self.try_on(seen);
+                return self.try_on(seen, cx);
             }
         }
     }
@@ -388,12 +389,11 @@ impl Future for Readiness<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Readiness { registration, direction, ref mut number } = *self.get_mut();
-        ready!(poll_if_due(cx));
         let source = &registration.registered.source;
         match source.ready(direction) {
-            Some(seen) => registration.try_on(seen),
-            None => registration.wait_with(direction, |arm| {
-                source.wait_numbered(direction, number, cx.waker().clone(), arm).0
+            Some(seen) => registration.try_on(seen, cx),
+            None => registration.wait_with(direction, cx, |waker, arm| {
+                source.wait_numbered(direction, number, waker.clone(), arm).0
             }),
         }
     }

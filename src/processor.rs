@@ -73,6 +73,8 @@ struct Own {
     due: RefCell<Due>,
     /// The ticker was seen awake since the processor was taken, and stays awake until it is idle.
     watched: Cell<bool>,
+    /// Something has given way since the slice began, which therefore is spent.
+    gave_way: Cell<bool>,
     random: Cell<u32>,
 }
 
@@ -113,6 +115,7 @@ impl Processor {
                 backlog: Backlog::default(),
                 due: RefCell::default(),
                 watched: Cell::new(false),
+                gave_way: Cell::new(false),
                 random: Cell::new(0x9e37_79b9 ^ (index as u32 + 1)),
             }),
             open: CachePadded::new(Open {
@@ -246,6 +249,7 @@ impl<'a> Lease<'a> {
     #[inline]
     pub(crate) fn begin_slice(self) {
         self.own().slice.begin();
+        self.own().gave_way.set(false);
         let over = &self.processor.verdict.slice_over;
         if over.load(Relaxed) {
             over.store(false, Relaxed);
@@ -255,6 +259,24 @@ impl<'a> Lease<'a> {
     #[inline]
     pub(crate) fn slice_is_spent(self) -> bool {
         self.processor.verdict.slice_over.load(Relaxed) || self.own().slice.is_spent(Instant::now)
+    }
+
+    /// Whether who asks is to give way, since the slice is spent.
+    ///
+    /// A task need not return because a part of it gives way: it may poll that part again, or the
+    /// next one, which then must not find every way barred. So once a part has given way, a coin
+    /// decides: each goes on in the end, and a task that goes on with whichever part is ready gives
+    /// way as a whole.
+    #[inline]
+    pub(crate) fn is_to_give_way(self) -> bool {
+        let own = self.own();
+        let gives_way =
+            if own.gave_way.get() { self.random(2) == 0 } else { self.slice_is_spent() };
+        if gives_way {
+            own.gave_way.set(true);
+            self.counters().forced_yields.add(1);
+        }
+        gives_way
     }
 
     #[inline]

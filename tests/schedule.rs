@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::thread;
 
-use common::{on_each, on_each_size, runtime, watched};
+use common::{on_each, on_each_size, ping_pong, runtime, self_waker, watched};
 use futures::channel::oneshot;
 use futures::{SinkExt, StreamExt};
 use paceline::{Builder, Runtime, WorkerMetrics, spawn, yield_now};
@@ -219,17 +219,6 @@ fn no_more_tasks_run_at_once_than_there_are_workers() {
     });
 }
 
-/// A task that wakes itself at every poll until told to stop.
-fn self_waker(stop: Arc<AtomicBool>) -> impl Future<Output = ()> + Send {
-    poll_fn(move |cx| {
-        if stop.load(SeqCst) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-}
-
 #[test]
 fn block_on_a_task_and_a_foreign_spawn_progress_beside_self_wakers() {
     on_each(|runtime| {
@@ -283,26 +272,6 @@ fn pairs_that_wake_each_other_do_not_starve_a_yielder() {
             }
         });
     });
-}
-
-/// Two tasks that wake each other until told to stop.
-fn ping_pong(stop: &Arc<AtomicBool>) -> [paceline::Task<()>; 2] {
-    let (mut ping, mut pings) = futures::channel::mpsc::channel(0);
-    let (mut pong, mut pongs) = futures::channel::mpsc::channel(0);
-    let stop = stop.clone();
-    [
-        spawn(async move {
-            while !stop.load(SeqCst) {
-                ping.send(()).await.unwrap();
-                pongs.next().await.unwrap();
-            }
-        }),
-        spawn(async move {
-            while pings.next().await.is_some() {
-                pong.send(()).await.unwrap();
-            }
-        }),
-    ]
 }
 
 #[test]

@@ -11,7 +11,9 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{alone, watched};
+use common::watched;
+#[cfg(target_os = "linux")]
+use common::{alone, settled, threads_and_switches};
 use futures::{SinkExt, StreamExt};
 use paceline::{Builder, Handle, Runtime, Ticker, spawn, yield_if_due, yield_now};
 
@@ -236,23 +238,6 @@ fn a_drop_does_not_wait_out_the_tick() {
     });
 }
 
-/// How many threads of runtimes there are, and how often they have been switched.
-#[cfg(target_os = "linux")]
-fn threads_and_switches() -> (usize, u64) {
-    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
-    let number = |line: &str| line.split_whitespace().last().and_then(|n| n.parse::<u64>().ok());
-    let switches = |task: std::fs::DirEntry| {
-        let status = read(task.path().join("status"));
-        status.lines().filter(|line| line.contains("ctxt")).filter_map(number).sum::<u64>()
-    };
-    std::fs::read_dir("/proc/self/task")
-        .unwrap()
-        .filter_map(Result::ok)
-        .filter(|task| read(task.path().join("comm")).starts_with("paceline-"))
-        .map(switches)
-        .fold((0, 0), |(threads, sum), switches| (threads + 1, sum + switches))
-}
-
 /// An idle runtime with 1,000 waiting tasks wakes up no thread at all once it has settled.
 #[cfg(target_os = "linux")]
 #[test]
@@ -262,17 +247,7 @@ fn an_idle_runtime_sleeps() {
         let tasks: Vec<_> =
             (0..1_000).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
         runtime.block_on(async { spawn(async {}).await });
-        let mut before = threads_and_switches();
-        for settling in 0.. {
-            thread::sleep(Duration::from_millis(200));
-            let now = threads_and_switches();
-            if now == before {
-                break;
-            }
-            assert!(settling < 20, "does not settle: {before:?}, {now:?}");
-            before = now;
-        }
-        assert!(before.0 > 1, "workers and a ticker to look at: {before:?}");
+        let before = settled();
         thread::sleep(Duration::from_secs(10));
         assert_eq!(threads_and_switches(), before, "after 10 s");
         assert_eq!(runtime.metrics().live_tasks, 1_000);

@@ -8,13 +8,14 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use paceline::Runtime;
+use futures::{SinkExt, StreamExt};
+use paceline::{Runtime, spawn};
 
 /// Far above what any body takes on a loaded machine; only a hang reaches it.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -182,6 +183,89 @@ pub fn waker_of_one(runtime: &Runtime, census: &Census) -> Waker {
     };
     runtime.spawn(task).detach();
     rx.recv().expect("it is polled")
+}
+
+/// A task that wakes itself at every poll until told to stop.
+pub fn self_waker(stop: Arc<AtomicBool>) -> impl Future<Output = ()> + Send {
+    std::future::poll_fn(move |cx| {
+        if stop.load(SeqCst) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+/// Two tasks that wake each other until told to stop.
+pub fn ping_pong(stop: &Arc<AtomicBool>) -> [paceline::Task<()>; 2] {
+    let (mut ping, mut pings) = futures::channel::mpsc::channel(0);
+    let (mut pong, mut pongs) = futures::channel::mpsc::channel(0);
+    let stop = stop.clone();
+    [
+        spawn(async move {
+            while !stop.load(SeqCst) {
+                ping.send(()).await.unwrap();
+                pongs.next().await.unwrap();
+            }
+        }),
+        spawn(async move {
+            while pings.next().await.is_some() {
+                pong.send(()).await.unwrap();
+            }
+        }),
+    ]
+}
+
+/// A waker that calls `f`.
+pub fn waker_that(f: impl Fn() + Send + Sync + 'static) -> Waker {
+    struct Calls<F>(F);
+    impl<F: Fn() + Send + Sync + 'static> Wake for Calls<F> {
+        fn wake(self: Arc<Self>) {
+            (self.0)();
+        }
+    }
+    Waker::from(Arc::new(Calls(f)))
+}
+
+/// Computes until that moment has passed.
+pub fn compute_until(moment: Instant) {
+    while Instant::now() < moment {
+        std::hint::black_box((0..10).sum::<u32>());
+    }
+}
+
+/// How many threads of runtimes there are, and how often they have been switched.
+#[cfg(target_os = "linux")]
+pub fn threads_and_switches() -> (usize, u64) {
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let number = |line: &str| line.split_whitespace().last().and_then(|n| n.parse::<u64>().ok());
+    let switches = |task: std::fs::DirEntry| {
+        let status = read(task.path().join("status"));
+        status.lines().filter(|line| line.contains("ctxt")).filter_map(number).sum::<u64>()
+    };
+    std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(Result::ok)
+        .filter(|task| read(task.path().join("comm")).starts_with("paceline-"))
+        .map(switches)
+        .fold((0, 0), |(threads, sum), switches| (threads + 1, sum + switches))
+}
+
+/// As [`threads_and_switches`], once the threads, a ticker among them, have gone to sleep.
+#[cfg(target_os = "linux")]
+#[track_caller]
+pub fn settled() -> (usize, u64) {
+    let mut before = threads_and_switches();
+    for _ in 0..20 {
+        thread::sleep(Duration::from_millis(200));
+        let now = threads_and_switches();
+        if now == before {
+            assert!(now.0 > 1, "workers and a ticker to look at: {now:?}");
+            return now;
+        }
+        before = now;
+    }
+    panic!("does not settle: {before:?}");
 }
 
 /// Panics without a word from the panic hook.
