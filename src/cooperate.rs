@@ -42,21 +42,20 @@ pub async fn yield_now() {
 /// });
 /// ```
 pub async fn yield_if_due() {
-    let mut yielded = !is_due();
+    let mut yielded = !asks(|lease| lease.is_to_give_way());
     poll_fn(|cx| give_way(cx, &mut yielded)).await;
 }
 
 #[inline]
-fn is_due() -> bool {
-    !current::is_unconstrained()
-        && current::with_lease(|lease| lease.is_some_and(Lease::is_to_give_way))
+fn asks(is_to_give_way: impl FnOnce(Lease<'_>) -> bool) -> bool {
+    !current::is_unconstrained() && current::with_lease(|lease| lease.is_some_and(is_to_give_way))
 }
 
 /// For what awaits the reactor: pending, to be polled again at once, if the timeslice is spent. So a
 /// socket or a timer that is always ready cannot hold its worker.
 #[inline]
 pub(crate) fn poll_if_due(cx: &mut Context<'_>) -> Poll<()> {
-    if !is_due() {
+    if !asks(|lease| lease.is_to_give_way_at_try()) {
         return Poll::Ready(());
     }
     cx.waker().wake_by_ref();

@@ -2,6 +2,7 @@
 //! Knows no protocol.
 
 use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
 
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
@@ -87,6 +88,50 @@ pub(super) fn ignore_not_connected(result: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
         result => result,
     }
+}
+
+/// Receives from a stream. On Linux without the C library, whose calls are cancellation points: that
+/// takes it two locked operations each.
+#[cfg(target_os = "linux")]
+#[inline]
+pub(super) fn recv(io: &impl AsDescriptor, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::net::recv(io, buffer, rustix::net::RecvFlags::empty())?.0)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn recv(io: &impl AsDescriptor, buffer: &mut [u8]) -> io::Result<usize> {
+    io::Read::read(&mut &*SockRef::from(io), buffer)
+}
+
+/// As [`recv`]; the count is how many bytes are initialised.
+#[cfg(target_os = "linux")]
+#[inline]
+pub(super) fn recv_uninit(
+    io: &impl AsDescriptor,
+    buffer: &mut [MaybeUninit<u8>],
+) -> io::Result<usize> {
+    let ((filled, _), _) = rustix::net::recv(io, buffer, rustix::net::RecvFlags::empty())?;
+    Ok(filled.len())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn recv_uninit(
+    io: &impl AsDescriptor,
+    buffer: &mut [MaybeUninit<u8>],
+) -> io::Result<usize> {
+    SockRef::from(io).recv(buffer)
+}
+
+/// Sends to a stream; as [`recv`].
+#[cfg(target_os = "linux")]
+#[inline]
+pub(super) fn send(io: &impl AsDescriptor, buffer: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(io, buffer, rustix::net::SendFlags::NOSIGNAL)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn send(io: &impl AsDescriptor, buffer: &[u8]) -> io::Result<usize> {
+    io::Write::write(&mut &*SockRef::from(io), buffer)
 }
 
 /// What every socket has: `$name` holds an [`Async`] of `$std`.
@@ -281,7 +326,7 @@ macro_rules! stream {
                 cx: &mut std::task::Context<'_>,
                 buffer: &mut [std::mem::MaybeUninit<u8>],
             ) -> std::task::Poll<std::io::Result<usize>> {
-                self.poll_recv(cx, buffer.len(), |io| socket2::SockRef::from(io).recv(buffer))
+                self.poll_recv(cx, buffer.len(), |io| crate::net::socket::recv_uninit(io, buffer))
             }
         }
 
@@ -299,7 +344,7 @@ macro_rules! stream {
                 cx: &mut std::task::Context<'_>,
                 buffer: &mut [u8],
             ) -> std::task::Poll<std::io::Result<usize>> {
-                self.poll_recv(cx, buffer.len(), |mut io| std::io::Read::read(&mut io, buffer))
+                self.poll_recv(cx, buffer.len(), |io| crate::net::socket::recv(io, buffer))
             }
 
             fn poll_read_vectored(
@@ -321,8 +366,7 @@ macro_rules! stream {
                 cx: &mut std::task::Context<'_>,
                 buffer: &[u8],
             ) -> std::task::Poll<std::io::Result<usize>> {
-                let write = |mut io: &_| std::io::Write::write(&mut io, buffer);
-                self.0.poll_write_stream(cx, buffer.len(), write)
+                self.0.poll_write_stream(cx, buffer.len(), |io| crate::net::socket::send(io, buffer))
             }
 
             fn poll_write_vectored(
