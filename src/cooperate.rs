@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::current;
-use crate::processor::Lease;
 
 /// Lets every other runnable task of this worker go first, once. In `block_on`'s own future, which
 /// is no task, one of them at most.
@@ -42,21 +41,21 @@ pub async fn yield_now() {
 /// });
 /// ```
 pub async fn yield_if_due() {
-    let mut yielded = !is_due();
+    let mut yielded = !is_due(false);
     poll_fn(|cx| give_way(cx, &mut yielded)).await;
 }
 
 #[inline]
-fn is_due() -> bool {
+fn is_due(operation: bool) -> bool {
     !current::is_unconstrained()
-        && current::with_lease(|lease| lease.is_some_and(Lease::is_to_give_way))
+        && current::with_lease(|lease| lease.is_some_and(|lease| lease.is_to_give_way(operation)))
 }
 
 /// For what awaits the reactor: pending, to be polled again at once, if the timeslice is spent. So a
 /// socket or a timer that is always ready cannot hold its worker.
 #[inline]
 pub(crate) fn poll_if_due(cx: &mut Context<'_>) -> Poll<()> {
-    if !is_due() {
+    if !is_due(true) {
         return Poll::Ready(());
     }
     cx.waker().wake_by_ref();

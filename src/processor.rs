@@ -60,6 +60,14 @@ pub(crate) struct Verdict {
     pub(crate) rescues: Counter,
 }
 
+/// Who has asked whether to give way.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    operation: bool,
+    /// The slice is spent.
+    gave_way: bool,
+}
+
 /// Only the thread that holds the processor may touch this.
 struct Own {
     queue: Owner<Runnable>,
@@ -73,8 +81,8 @@ struct Own {
     due: RefCell<Due>,
     /// The ticker was seen awake since the processor was taken, and stays awake until it is idle.
     watched: Cell<bool>,
-    /// Something has given way since the slice began, which therefore is spent.
-    gave_way: Cell<bool>,
+    /// Since the slice began.
+    asked: Cell<Asked>,
     random: Cell<u32>,
 }
 
@@ -115,7 +123,7 @@ impl Processor {
                 backlog: Backlog::default(),
                 due: RefCell::default(),
                 watched: Cell::new(false),
-                gave_way: Cell::new(false),
+                asked: Cell::default(),
                 random: Cell::new(0x9e37_79b9 ^ (index as u32 + 1)),
             }),
             open: CachePadded::new(Open {
@@ -249,7 +257,7 @@ impl<'a> Lease<'a> {
     #[inline]
     pub(crate) fn begin_slice(self) {
         self.own().slice.begin();
-        self.own().gave_way.set(false);
+        self.own().asked.set(Asked::default());
         let over = &self.processor.verdict.slice_over;
         if over.load(Relaxed) {
             over.store(false, Relaxed);
@@ -263,19 +271,21 @@ impl<'a> Lease<'a> {
 
     /// Whether who asks is to give way, since the slice is spent.
     ///
-    /// A task need not return because a part of it gives way: it may poll that part again, or the
-    /// next one, which then must not find every way barred. So once a part has given way, a coin
-    /// decides: each goes on in the end, and a task that goes on with whichever part is ready gives
-    /// way as a whole.
+    /// Nobody is barred for ever. An `operation`, which asks again when it is polled again, goes on
+    /// if it is the first of the slice, be that ever so short. And a task need not return because a
+    /// part of it gives way: it may poll that part again, or the next one. So once a part has given
+    /// way, a coin decides: each goes on in the end, and a task that goes on with whichever part is
+    /// ready gives way as a whole.
     #[inline]
-    pub(crate) fn is_to_give_way(self) -> bool {
-        let own = self.own();
-        let gives_way =
-            if own.gave_way.get() { self.random(2) == 0 } else { self.slice_is_spent() };
-        if gives_way {
-            own.gave_way.set(true);
-            self.counters().forced_yields.add(1);
-        }
+    pub(crate) fn is_to_give_way(self, operation: bool) -> bool {
+        let asked = self.own().asked.get();
+        let spent = if asked.gave_way { self.random(2) == 0 } else { self.slice_is_spent() };
+        let gives_way = spent && (asked.operation || !operation);
+        self.own().asked.set(Asked {
+            operation: asked.operation || operation,
+            gave_way: asked.gave_way || gives_way,
+        });
+        self.counters().forced_yields.add(u64::from(gives_way));
         gives_way
     }
 
