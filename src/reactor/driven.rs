@@ -138,6 +138,10 @@ impl Reactor {
         self.check_open()?;
         let first = self.poll.get().is_none();
         let poll = self.poll()?;
+        if first {
+            // Who sleeps here sleeps in bed. Even if what follows fails: the next is not the first.
+            self.wake_driver();
+        }
         let (key, registered) = self.sources.insert(raw(descriptor));
         // SAFETY: the caller deregisters it.
         if let Err(error) = unsafe { poll.add(descriptor, key) } {
@@ -145,10 +149,6 @@ impl Reactor {
             return Err(error);
         }
         self.source_count.fetch_add(1, SeqCst);
-        if first {
-            // Who sleeps here sleeps in bed.
-            self.wake_driver();
-        }
         if self.closed.load(SeqCst) {
             self.deregister(descriptor, key)?;
             self.check_open()?;
