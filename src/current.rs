@@ -201,9 +201,7 @@ pub(crate) fn is_unconstrained() -> bool {
 /// Calls wakers that the reactor has collected: what they wake goes to the queue, not to the slot.
 pub(crate) fn deliver(due: &mut Due) {
     let before = THIS.with(|this| this.delivering.replace(true));
-    for waker in due.drain() {
-        contain(|| waker.wake());
-    }
+    due.drain(|waker| contain(|| waker.wake()));
     THIS.with(|this| this.delivering.set(before));
 }
 

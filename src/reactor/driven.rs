@@ -46,10 +46,15 @@ impl Due {
         !self.sources.is_empty()
     }
 
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Waker> + '_ {
-        self.timers.sort_by_key(|timer| timer.0);
-        let timers = self.timers.drain(..).map(|(_, waker)| waker);
-        timers.chain(self.sources.drain(..))
+    /// Hands them out.
+    pub(crate) fn drain(&mut self, mut wake: impl FnMut(Waker)) {
+        if !self.timers.is_empty() {
+            self.timers.sort_by_key(|timer| timer.0);
+            self.timers.drain(..).for_each(|(_, waker)| wake(waker));
+        }
+        if !self.sources.is_empty() {
+            self.sources.drain(..).for_each(wake);
+        }
     }
 
     /// Gives back what a large batch took.
