@@ -49,6 +49,7 @@ struct Readiness {
     drained: AtomicUsize,
     /// The event that told that nothing will block any more: the peer has closed, or an error is
     /// pending. No event may follow. [`NOT_ENDED`] again if an operation would block after all.
+    /// Urgent data count as well: only an operation that would block tells that nothing is left.
     ended: AtomicUsize,
 }
 
