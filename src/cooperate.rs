@@ -26,7 +26,8 @@ pub async fn yield_now() {
 /// Lets other tasks go first if this one's timeslice is spent; otherwise it is ready at once.
 ///
 /// Put it into loops that compute long without awaiting anything else. It costs some nanoseconds:
-/// the clock is not read at every call. Outside of a paceline worker it is always ready.
+/// the clock is not read at every call. On a thread that is no worker, where there are no slices, it
+/// gives way every so many calls.
 ///
 /// # Cancel safety
 /// Nothing is lost if it is dropped.
@@ -47,8 +48,13 @@ pub async fn yield_if_due() {
 
 #[inline]
 fn is_due(operation: bool) -> bool {
-    !current::is_unconstrained()
-        && current::with_lease(|lease| lease.is_some_and(|lease| lease.is_to_give_way(operation)))
+    if current::is_unconstrained() {
+        return false;
+    }
+    current::with_lease(|lease| match lease {
+        Some(lease) => lease.is_to_give_way(operation),
+        None => current::has_asked_often(),
+    })
 }
 
 /// For what awaits the reactor: pending, to be polled again at once, if the timeslice is spent. So a

@@ -10,6 +10,9 @@ use crate::reactor::Due;
 use crate::shared::Shared;
 use crate::sync::Arc;
 
+/// Without a processor there is no slice: so many operations take its place.
+const ASKS: u8 = 64;
+
 struct This {
     /// Of the innermost frame; null outside.
     shared: Cell<*const Shared>,
@@ -19,6 +22,8 @@ struct This {
     /// `enter` guards within the innermost frame.
     entered: Cell<bool>,
     unconstrained: Cell<bool>,
+    /// Questions whether to give way, asked without a processor, until one is answered with yes.
+    asks_left: Cell<u8>,
     /// This thread calls the wakers of timers and descriptors, in no task's poll.
     delivering: Cell<bool>,
 }
@@ -32,6 +37,7 @@ thread_local! {
             frame: Cell::new(ptr::null()),
             entered: Cell::new(false),
             unconstrained: Cell::new(false),
+            asks_left: Cell::new(ASKS),
             delivering: Cell::new(false),
         }
     };
@@ -193,6 +199,16 @@ pub(crate) fn set_unconstrained(on: bool) -> bool {
 
 pub(crate) fn is_unconstrained() -> bool {
     THIS.with(|this| this.unconstrained.get())
+}
+
+/// Whether to give way where there is no processor, and so no slice: every so often, so that a loop
+/// that is always ready comes back to its `block_on` or executor.
+pub(crate) fn has_asked_often() -> bool {
+    THIS.with(|this| {
+        let left = this.asks_left.get() - 1;
+        this.asks_left.set(if left == 0 { ASKS } else { left });
+        left == 0
+    })
 }
 
 /// Calls wakers that the reactor has collected: what they wake goes to the queue, not to the slot.
