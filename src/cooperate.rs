@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::current;
-use crate::processor::Lease;
 
 /// Lets every other runnable task of this worker go first, once. In `block_on`'s own future, which
 /// is no task, one of them at most.
@@ -42,20 +41,28 @@ pub async fn yield_now() {
 /// });
 /// ```
 pub async fn yield_if_due() {
-    let mut yielded = !asks(|lease| lease.is_to_give_way());
+    let mut yielded = !is_due(false);
     poll_fn(|cx| give_way(cx, &mut yielded)).await;
 }
 
+/// Without a processor there is no slice: of so many operations in a row one gives way.
+const IN_A_ROW: u32 = 128;
+
 #[inline]
-fn asks(is_to_give_way: impl FnOnce(Lease<'_>) -> bool) -> bool {
-    !current::is_unconstrained() && current::with_lease(|lease| lease.is_some_and(is_to_give_way))
+fn is_due(operation: bool) -> bool {
+    !current::is_unconstrained()
+        && current::with_lease(|lease| match lease {
+            Some(lease) => lease.is_to_give_way(operation),
+            None => operation && current::count_operation() % IN_A_ROW == 0,
+        })
 }
 
 /// For what awaits the reactor: pending, to be polled again at once, if the timeslice is spent. So a
-/// socket or a timer that is always ready cannot hold its worker.
+/// socket or a timer that is always ready cannot hold its worker, nor keep a timeout around it from
+/// its turn.
 #[inline]
 pub(crate) fn poll_if_due(cx: &mut Context<'_>) -> Poll<()> {
-    if !asks(|lease| lease.is_to_give_way_at_try()) {
+    if !is_due(true) {
         return Poll::Ready(());
     }
     cx.waker().wake_by_ref();

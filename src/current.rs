@@ -21,6 +21,8 @@ struct This {
     unconstrained: Cell<bool>,
     /// This thread calls the wakers of timers and descriptors, in no task's poll.
     delivering: Cell<bool>,
+    /// Operations of descriptors and timers that were not asked to give way, for want of a slice.
+    operations: Cell<u32>,
 }
 
 thread_local! {
@@ -33,6 +35,7 @@ thread_local! {
             entered: Cell::new(false),
             unconstrained: Cell::new(false),
             delivering: Cell::new(false),
+            operations: Cell::new(0),
         }
     };
     static ENTERED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
@@ -198,10 +201,16 @@ pub(crate) fn is_unconstrained() -> bool {
 /// Calls wakers that the reactor has collected: what they wake goes to the queue, not to the slot.
 pub(crate) fn deliver(due: &mut Due) {
     let before = THIS.with(|this| this.delivering.replace(true));
-    for waker in due.drain() {
-        contain(|| waker.wake());
-    }
+    due.drain(|waker| contain(|| waker.wake()));
     THIS.with(|this| this.delivering.set(before));
+}
+
+/// One more operation on a thread without a processor. Returns how many there were.
+pub(crate) fn count_operation() -> u32 {
+    THIS.with(|this| {
+        this.operations.set(this.operations.get().wrapping_add(1));
+        this.operations.get()
+    })
 }
 
 #[inline]

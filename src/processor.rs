@@ -60,6 +60,17 @@ pub(crate) struct Verdict {
     pub(crate) rescues: Counter,
 }
 
+/// Who has asked whether to give way since the slice began.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    operations: u32,
+    /// The slice is spent.
+    gave_way: bool,
+}
+
+/// Of so many operations one asks.
+const FREE: u32 = 4;
+
 /// Only the thread that holds the processor may touch this.
 struct Own {
     queue: Owner<Runnable>,
@@ -73,10 +84,8 @@ struct Own {
     due: RefCell<Due>,
     /// The ticker was seen awake since the processor was taken, and stays awake until it is idle.
     watched: Cell<bool>,
-    /// Something has given way since the slice began, which therefore is spent.
-    gave_way: Cell<bool>,
-    /// Operations of descriptors and timers.
-    tries: Cell<u32>,
+    /// Since the slice began.
+    asked: Cell<Asked>,
     random: Cell<u32>,
 }
 
@@ -117,8 +126,7 @@ impl Processor {
                 backlog: Backlog::default(),
                 due: RefCell::default(),
                 watched: Cell::new(false),
-                gave_way: Cell::new(false),
-                tries: Cell::new(0),
+                asked: Cell::default(),
                 random: Cell::new(0x9e37_79b9 ^ (index as u32 + 1)),
             }),
             open: CachePadded::new(Open {
@@ -252,7 +260,7 @@ impl<'a> Lease<'a> {
     #[inline]
     pub(crate) fn begin_slice(self) {
         self.own().slice.begin();
-        self.own().gave_way.set(false);
+        self.own().asked.set(Asked::default());
         let over = &self.processor.verdict.slice_over;
         if over.load(Relaxed) {
             over.store(false, Relaxed);
@@ -266,29 +274,23 @@ impl<'a> Lease<'a> {
 
     /// Whether who asks is to give way, since the slice is spent.
     ///
-    /// A task need not return because a part of it gives way: it may poll that part again, or the
-    /// next one, which then must not find every way barred. So once a part has given way, a coin
+    /// An `operation` of a descriptor or timer takes about a microsecond, and asks again when it is
+    /// polled again: the first three of a slice go on, be it ever so short, and every fourth may come
+    /// to read the clock. A task need not return because a part of it gives way: it may poll that
+    /// part again, or the next one. So that none is barred for ever, once a part has given way a coin
     /// decides: each goes on in the end, and a task that goes on with whichever part is ready gives
     /// way as a whole.
     #[inline]
-    pub(crate) fn is_to_give_way(self) -> bool {
-        let own = self.own();
-        let gives_way =
-            if own.gave_way.get() { self.random(2) == 0 } else { self.slice_is_spent() };
+    pub(crate) fn is_to_give_way(self, operation: bool) -> bool {
+        let Asked { mut operations, gave_way } = self.own().asked.get();
+        operations = operations.wrapping_add(u32::from(operation));
+        let asks = !operation || (operations >= FREE && (gave_way || operations % FREE == 0));
+        let gives_way = asks && if gave_way { self.random(2) == 0 } else { self.slice_is_spent() };
+        self.own().asked.set(Asked { operations, gave_way: gave_way || gives_way });
         if gives_way {
-            own.gave_way.set(true);
             self.counters().forced_yields.add(1);
         }
         gives_way
-    }
-
-    /// As [`is_to_give_way`](Self::is_to_give_way), of what takes about a microsecond each time: only
-    /// every fourth may come to read the clock.
-    #[inline]
-    pub(crate) fn is_to_give_way_at_try(self) -> bool {
-        let own = self.own();
-        own.tries.set(own.tries.get().wrapping_add(1));
-        (own.gave_way.get() || own.tries.get() % 4 == 0) && self.is_to_give_way()
     }
 
     #[inline]

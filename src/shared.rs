@@ -152,13 +152,18 @@ impl Shared {
         }
     }
 
-    /// Something was armed by a thread that holds no processor: somebody must drive the reactor.
+    /// Something was armed by a thread that holds no processor: somebody must drive the reactor, or
+    /// look after who holds one, whose poll may last.
     #[cold]
     pub(crate) fn see_to_driver(&self) {
         // Ordering R1: store-load; what was armed before this, the idle count and the alarm after.
         // Pairs with P3 (a worker that parks looks at the reactor afterwards) and A1.
         fence(SeqCst);
-        if self.reactor.needs_driver() && self.idle.is_all_idle() {
+        if !self.reactor.needs_driver() {
+            return;
+        }
+        let watched = || self.has_ticker() && self.rouse_ticker();
+        if self.idle.is_all_idle() || !watched() {
             // Where no thread can be had, the next one that works drives.
             let _ = self.wake(1);
         }

@@ -25,6 +25,7 @@ use paceline::{Handle, Runtime, Task, Timer, block_on, spawn, yield_if_due, yiel
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
+/// Timers in flight at once.
 const MANY: usize = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
 
 /// From zero to 20 ms, few of them whole microseconds.
@@ -801,8 +802,10 @@ fn a_sleep_moves_on_when_the_runtime_it_was_armed_on_is_dropped() {
                 assert_eq!((home.metrics().timers, away.metrics().timers), (1, 0));
             }
             drop(home);
-            polls.recv().unwrap();
+            // It is polled again, unless its time was over before.
+            let polled = polls.recv().is_ok();
             if far {
+                assert!(polled);
                 until(|| away.metrics().timers == 1);
                 drop(task);
                 until(|| away.metrics().timers == 0);
@@ -964,7 +967,6 @@ mod alone {
                 runtime.block_on(async { spawn(async {}).await });
                 runtime.block_on(runtime.spawn(async { spawn(yield_now()).await }));
                 runtime.block_on(sleep(Duration::ZERO));
-                drop(arm_from_outside(runtime, HOUR));
             }
             assert_eq!(descriptors(), before);
             runtimes.iter().for_each(|runtime| runtime.block_on(sleep(MS)));

@@ -46,10 +46,15 @@ impl Due {
         !self.sources.is_empty()
     }
 
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Waker> + '_ {
-        self.timers.sort_by_key(|timer| timer.0);
-        let timers = self.timers.drain(..).map(|(_, waker)| waker);
-        timers.chain(self.sources.drain(..))
+    /// Hands them out.
+    pub(crate) fn drain(&mut self, mut wake: impl FnMut(Waker)) {
+        if !self.timers.is_empty() {
+            self.timers.sort_by_key(|timer| timer.0);
+            self.timers.drain(..).for_each(|(_, waker)| wake(waker));
+        }
+        if !self.sources.is_empty() {
+            self.sources.drain(..).for_each(wake);
+        }
     }
 
     /// Gives back what a large batch took.
@@ -138,6 +143,10 @@ impl Reactor {
         self.check_open()?;
         let first = self.poll.get().is_none();
         let poll = self.poll()?;
+        if first {
+            // Who sleeps here sleeps in bed. Even if what follows fails: the next is not the first.
+            self.wake_driver();
+        }
         let (key, registered) = self.sources.insert(raw(descriptor));
         // SAFETY: the caller deregisters it.
         if let Err(error) = unsafe { poll.add(descriptor, key) } {
@@ -145,10 +154,6 @@ impl Reactor {
             return Err(error);
         }
         self.source_count.fetch_add(1, SeqCst);
-        if first {
-            // Who sleeps here sleeps in bed.
-            self.wake_driver();
-        }
         if self.closed.load(SeqCst) {
             self.deregister(descriptor, key)?;
             self.check_open()?;

@@ -49,6 +49,7 @@ struct Readiness {
     drained: AtomicUsize,
     /// The event that told that nothing will block any more: the peer has closed, or an error is
     /// pending. No event may follow. [`NOT_ENDED`] again if an operation would block after all.
+    /// Urgent data count as well: only an operation that would block tells that nothing is left.
     ended: AtomicUsize,
 }
 
@@ -192,13 +193,7 @@ impl<W> Source<W> {
 
     /// An event: who waited for it goes to `due`. Directions in `ended` block no more.
     /// `arm` is told, under the lock, for which directions somebody still waits.
-    pub(crate) fn event(
-        &self,
-        ready: Both,
-        ended: Both,
-        due: &mut impl Extend<W>,
-        arm: impl FnOnce(Both),
-    ) {
+    pub(crate) fn event(&self, ready: Both, ended: Both, due: &mut Vec<W>, arm: impl FnOnce(Both)) {
         let mut guarded = lock(&self.guarded);
         for direction in [Direction::Read, Direction::Write] {
             if !ready.get(direction) {
@@ -212,8 +207,12 @@ impl<W> Source<W> {
             // Ordering S2: release; pairs with S1.
             readiness.events.store(event, Release);
             let waiters = &mut guarded.waiters[direction as usize];
-            due.extend(waiters.polled.take());
-            due.extend(waiters.waiting.drain(..).map(|(_, waiter)| waiter));
+            if let Some(waiter) = waiters.polled.take() {
+                due.push(waiter);
+            }
+            if !waiters.waiting.is_empty() {
+                due.extend(waiters.waiting.drain(..).map(|(_, waiter)| waiter));
+            }
         }
         arm(guarded.wanted());
     }

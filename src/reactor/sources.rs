@@ -48,7 +48,7 @@ impl<W, R> Sources<W, R> {
     pub(crate) fn deliver(
         &self,
         events: impl Iterator<Item = Event>,
-        due: &mut impl Extend<W>,
+        due: &mut Vec<W>,
         arm: impl Fn(usize, &R, Both),
     ) {
         let sources = lock(&self.sources);
