@@ -138,6 +138,8 @@ mod io;
 pub mod net;
 #[cfg(not(paceline_loom))]
 pub mod time;
+#[cfg(all(feature = "hyper", not(paceline_loom)))]
+pub mod hyper;
 
 #[cfg(not(paceline_loom))]
 mod runtime;
