@@ -9,17 +9,22 @@ use std::time::{Duration, Instant};
 use crate::config::Ticker;
 use crate::processor::Processor;
 use crate::shared::Shared;
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// While polls run long: a stuck worker is noticed within two of these, once this is the tempo.
 const SHORTEST: Duration = Duration::from_micros(500);
 /// While they are short: 40 wake-ups a second.
 const LONGEST: Duration = Duration::from_millis(25);
 
+/// How long a long poll is held against those that follow.
+const LATELY: Duration = Duration::from_secs(1);
+
 /// The ticker thread.
 pub(crate) fn run(shared: &Shared) {
     let now = Instant::now();
     let mut tempo = Tempo::new(shared.config.ticker);
     let mut looks: Vec<_> = shared.processors.iter().map(|p| Look::first(p, now)).collect();
+    let mut long_poll_at = None;
     loop {
         let goes_on = match tempo.next {
             Some(tick) => shared.doze.tick(tick),
@@ -28,7 +33,15 @@ pub(crate) fn run(shared: &Shared) {
         if !goes_on {
             return;
         }
-        tempo.saw(look_after(shared, &mut looks));
+        let scene = look_after(shared, &mut looks);
+        tempo.saw(scene);
+        if scene == Scene::LongPolls {
+            long_poll_at = Some(Instant::now());
+        }
+        let lately = long_poll_at.is_some_and(|at| at.elapsed() < LATELY);
+        if shared.long_polls.load(Relaxed) != lately {
+            shared.long_polls.store(lately, Relaxed);
+        }
     }
 }
 
@@ -111,7 +124,7 @@ fn look_after(shared: &Shared, looks: &mut [Look]) -> Scene {
         if slices != look.slices {
             (look.slices, look.since) = (slices, now);
         } else if now.duration_since(look.since) >= shared.config.timeslice {
-            processor.verdict.slice_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            processor.verdict.slice_over.store(true, Relaxed);
         }
     }
     // Left behind when no thread could be had.

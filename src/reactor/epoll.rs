@@ -129,7 +129,9 @@ impl Direct {
         };
         let once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let setting = Itimerspec { it_interval: once, it_value: value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting)?;
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting).inspect_err(|_| {
+            self.set_for.store(0, Relaxed);
+        })?;
         Ok(())
     }
 }
