@@ -85,12 +85,14 @@ impl Running {
         assert_eq!(self.stdout.read_line(&mut String::new()).unwrap(), 0);
     }
 
+    #[cfg(unix)]
     #[track_caller]
     fn expect_code(&mut self, code: i32) {
         assert_eq!(self.child.wait().unwrap().code(), Some(code), "{}", self.stderr());
     }
 
     /// Once it has ended.
+    #[cfg(unix)]
     fn stderr(&mut self) -> String {
         let mut text = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
