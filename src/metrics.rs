@@ -45,7 +45,8 @@ pub struct WorkerMetrics {
     pub slot_displacements: u64,
     /// Times that the wake slot had to wait for the queue since the timeslice was spent.
     pub slices_spent: u64,
-    /// Times that [`yield_if_due`](crate::yield_if_due) gave way.
+    /// Times that [`yield_if_due`](crate::yield_if_due), or an operation on a socket or a timer that was
+    /// ready, gave way.
     pub forced_yields: u64,
     /// Tasks taken from the injector.
     pub injected: u64,

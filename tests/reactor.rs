@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -375,8 +375,11 @@ fn all_who_wait_for_one_direction_are_woken() {
 
 /// Empties it, and finds that reading would block.
 fn drain(socket: &Socket) {
-    let mut cx = Context::from_waker(Waker::noop());
-    while socket.poll_read_with(&mut cx, |mut socket| socket.read(&mut [0; 64])).is_ready() {}
+    let empties = poll_fn(|cx| {
+        while socket.poll_read_with(cx, |mut socket| socket.read(&mut [0; 64])).is_ready() {}
+        Poll::Ready(())
+    });
+    block_foreign(unconstrained(empties));
 }
 
 /// A waker that counts.
@@ -528,15 +531,22 @@ fn an_always_ready_descriptor_does_not_hold_its_worker() {
 fn a_timeout_ends_an_always_ready_descriptor() {
     on_each(|runtime| {
         for computing in [Duration::ZERO, Duration::from_micros(30)] {
-            let hog = |socket: Socket| async move {
+            let hog = |(socket, _far): (Socket, UnixStream)| async move {
+                let _far = _far;
                 loop {
                     always_ready(&socket, computing).await;
                 }
             };
-            let (socket, _far) = half_on(&runtime);
-            assert!(runtime.block_on(timeout(2 * MS, hog(socket))).is_err());
-            let (socket, _far) = half_on(&runtime);
-            assert!(runtime.block_on(runtime.spawn(timeout(2 * MS, hog(socket)))).is_err());
+            let hog = || timeout(2 * MS, hog(half_on(&runtime)));
+            runtime.block_on(hog()).unwrap_err();
+            runtime.block_on(runtime.spawn(hog())).unwrap_err();
+            // Where there is no processor, there is no slice.
+            block_foreign(hog()).unwrap_err();
+            let (handle, nested) = (runtime.handle().clone(), hog());
+            runtime.block_on(runtime.spawn(async move { handle.block_on(nested) })).unwrap_err();
+            let open = block_workers(&runtime, runtime.handle().config().worker_threads());
+            runtime.block_on(hog()).unwrap_err();
+            open();
         }
     });
 }

@@ -1,5 +1,6 @@
-//! Seeded storms of spawns, wakes, cancels, panics and drops, from workers and foreign threads.
-//! At the end of each, every future that was made has been dropped.
+//! Seeded storms of spawns, wakes, cancels, panics and drops, of timers and sockets, from workers
+//! and foreign threads. At the end of each, every future that was made has been dropped, and every
+//! timer and socket with it.
 //!
 //! `PACELINE_STRESS_SEED` runs one seed, `PACELINE_STRESS_SEEDS` so many.
 
@@ -13,11 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::task::{Poll, Waker};
 use std::thread;
+use std::time::Duration;
 
 use common::watched;
 use parking_lot::Mutex;
 
-use paceline::{Builder, Handle, Task, Ticker, yield_if_due, yield_now};
+use paceline::time::{sleep, timeout};
+use paceline::{Builder, Handle, Task, Ticker, Timer, yield_if_due, yield_now};
+use sockets::Shelf;
 
 const SEEDS: u64 = if cfg!(debug_assertions) { 60 } else { 200 };
 
@@ -31,6 +35,11 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % bound
+    }
+
+    /// Up to 300 µs.
+    fn moments(&mut self) -> Duration {
+        Duration::from_nanos(self.below(300_000))
     }
 
     fn fork(&mut self) -> Self {
@@ -47,6 +56,7 @@ struct Storm {
     made: AtomicU64,
     dropped: AtomicU64,
     over: AtomicBool,
+    shelf: Shelf,
 }
 
 struct Made(Arc<Storm>);
@@ -102,28 +112,15 @@ fn live(
     Box::pin(async move {
         let storm = made.0.clone();
         for _ in 0..random.below(12) {
-            match random.below(11) {
+            match random.below(17) {
                 0 => yield_now().await,
                 1 => yield_if_due().await,
                 2 => storm.wait(random.below(64)).await,
                 3 | 4 => storm.wake(random.below(64)),
-                5 => drop(make(&storm, &handle, &mut random)),
-                6 => {
-                    if let Some(task) = make(&storm, &handle, &mut random) {
-                        task.cancel().await;
-                    }
-                }
-                7 => {
-                    if let Some(task) = make(&storm, &handle, &mut random) {
-                        let _ = task.join().await;
-                    }
-                }
-                8 if random.below(8) == 0 => panic!("storm"),
-                9 if random.below(16) == 0 => {
-                    if let Some(task) = make(&storm, &handle, &mut random) {
-                        let _ = handle.block_on(task.join());
-                    }
-                }
+                5..=10 => beget(&storm, &handle, &mut random).await,
+                11 if random.below(8) == 0 => panic!("storm"),
+                12 | 13 => let_time_pass(&storm, &mut random).await,
+                14 | 15 => sockets::use_sockets(&storm, &mut random).await,
                 _ => {
                     if let Some(task) = make(&storm, &handle, &mut random) {
                         task.detach();
@@ -134,12 +131,147 @@ fn live(
     })
 }
 
+/// Makes another task, and does something with it.
+async fn beget(storm: &Arc<Storm>, handle: &Handle, random: &mut Random) {
+    let Some(task) = make(storm, handle, random) else { return };
+    match random.below(5) {
+        0 => drop(task),
+        1 => drop(task.cancel().await),
+        2 => drop(task.join().await),
+        3 if random.below(16) == 0 => drop(handle.block_on(task.join())),
+        4 => drop(timeout(random.moments(), task.join()).await),
+        _ => task.detach(),
+    }
+}
+
+async fn let_time_pass(storm: &Storm, random: &mut Random) {
+    match random.below(4) {
+        0 => sleep(random.moments()).await,
+        1 => _ = timeout(random.moments(), storm.wait(random.below(64))).await,
+        2 => {
+            // Armed, set anew, and dropped.
+            let mut timer = Timer::after(random.moments());
+            let _ = futures::poll!(&mut timer);
+            timer.set_after(random.moments());
+            let _ = futures::poll!(&mut timer);
+        }
+        _ => {
+            let mut timer = Timer::after(Duration::from_secs(60));
+            let _ = futures::poll!(&mut timer);
+            timer.set_after(random.moments());
+            timer.await;
+        }
+    }
+}
+
+/// Socket pairs, of which one end waits on the shelf for whoever takes it.
+#[cfg(unix)]
+mod sockets {
+    use super::*;
+    use futures::future::select;
+    use paceline::Async;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::pin::pin;
+
+    type Socket = Async<UnixStream>;
+
+    pub struct Shelf {
+        places: Vec<Mutex<Option<Socket>>>,
+        /// Pairs that may still be made: open files are limited.
+        budget: AtomicI64,
+    }
+
+    impl Shelf {
+        pub fn new() -> Self {
+            let places = (0..16).map(|_| Mutex::default()).collect();
+            Shelf { places, budget: AtomicI64::new(300) }
+        }
+
+        fn swap(&self, place: u64, socket: Option<Socket>) -> Option<Socket> {
+            std::mem::replace(&mut *self.places[place as usize % self.places.len()].lock(), socket)
+        }
+
+        /// Whoever waits for what lies there reads an end.
+        pub fn clear(&self, place: u64) {
+            drop(self.swap(place, None));
+        }
+
+        pub fn clear_all(&self) {
+            (0..self.places.len() as u64).for_each(|place| self.clear(place));
+        }
+
+        fn pair(&self) -> Option<(Socket, Socket)> {
+            if self.budget.fetch_sub(1, SeqCst) <= 0 {
+                return None;
+            }
+            // Fails on a runtime that has stopped.
+            let (a, b) = UnixStream::pair().ok()?;
+            Some((Async::new(a).ok()?, Async::new(b).ok()?))
+        }
+    }
+
+    /// Reads, writes, waits and closes at random. Errors are those of peers and runtimes that have
+    /// gone.
+    pub async fn use_sockets(storm: &Storm, random: &mut Random) {
+        let (shelf, place) = (&storm.shelf, random.below(16));
+        let mut socket = shelf.swap(place, None);
+        if socket.is_none() {
+            if let Some((mine, theirs)) = shelf.pair() {
+                drop(shelf.swap(place, Some(theirs)));
+                socket = Some(mine);
+            }
+        }
+        let Some(socket) = socket else { return };
+        for _ in 0..random.below(4) {
+            let read = socket.read_with(|mut socket| socket.read(&mut [0; 4]));
+            match random.below(6) {
+                // The peer may read as well.
+                0 => drop(select(pin!(read), pin!(storm.wait(random.below(64)))).await),
+                1 => drop(timeout(random.moments(), read).await),
+                2 => drop(futures::poll!(pin!(socket.readable()))),
+                3 => drop(socket.writable().await),
+                _ => drop(socket.write_with(|mut socket| socket.write(&[0; 3])).await),
+            }
+        }
+        match random.below(3) {
+            0 => drop(socket),
+            1 => drop(socket.into_inner()),
+            _ => drop(shelf.swap(random.below(16), Some(socket))),
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod sockets {
+    use super::{Random, Storm};
+
+    pub struct Shelf;
+
+    impl Shelf {
+        pub fn new() -> Self {
+            Shelf
+        }
+
+        pub fn clear(&self, _: u64) {}
+
+        pub fn clear_all(&self) {}
+    }
+
+    pub async fn use_sockets(_: &Storm, _: &mut Random) {}
+}
+
 /// Wakes and spawns until the storm is over.
 fn disturb(storm: &Arc<Storm>, handle: &Handle, mut random: Random) {
     while !storm.over.load(SeqCst) {
         match random.below(8) {
             0 => drop(make(storm, handle, &mut random)),
             1 => make(storm, handle, &mut random).into_iter().for_each(Task::detach),
+            2 => storm.shelf.clear(random.below(16)),
+            3 if random.below(64) == 0 => {
+                let _guard = handle.enter();
+                futures::executor::block_on(let_time_pass(storm, &mut random));
+            }
             place => storm.wake(random.below(64) + place),
         }
     }
@@ -161,7 +293,9 @@ fn storm(seed: u64) {
         made: AtomicU64::new(0),
         dropped: AtomicU64::new(0),
         over: AtomicBool::new(false),
+        shelf: Shelf::new(),
     });
+    let handle = runtime.handle().clone();
     // Half of the storms are let blow out, the others are cut short by the drop.
     let cut_short = random.below(2) == 0;
     thread::scope(|scope| {
@@ -184,9 +318,12 @@ fn storm(seed: u64) {
     });
     // Wakers that are left hold memory only.
     storm.places.iter().for_each(|place| drop(place.lock().take()));
+    storm.shelf.clear_all();
     let (made, dropped) = (storm.made.load(SeqCst), storm.dropped.load(SeqCst));
     assert_eq!(made, dropped, "seed {seed}: futures made and dropped");
     assert_eq!(Arc::strong_count(&storm), 1, "seed {seed}");
+    let metrics = handle.metrics();
+    assert_eq!((metrics.timers, metrics.sources), (0, 0), "seed {seed}: timers and sockets");
 }
 
 #[test]

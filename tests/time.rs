@@ -446,6 +446,11 @@ fn a_timeout_fires_although_the_future_is_always_ready_to_run_again() {
             eprintln!("{what}, in a task");
             assert!(runtime.block_on(runtime.spawn(timeout(2 * MS, future))).is_err(), "{what}");
         }
+        for (what, future) in endless() {
+            eprintln!("{what}, on another executor");
+            let limited = timeout(2 * MS, future);
+            assert!(futures::executor::block_on(limited).is_err(), "{what}");
+        }
     });
 }
 
@@ -461,6 +466,11 @@ fn a_sleep_fires_beside_a_future_that_is_always_ready_to_run_again() {
             eprintln!("{what}, in a task");
             let both = async { drop(select(future, sleep(2 * MS)).await) };
             runtime.block_on(runtime.spawn(both));
+        }
+        for (what, future) in endless() {
+            eprintln!("{what}, in a nested block_on");
+            let (handle, both) = (runtime.handle().clone(), select(future, sleep(2 * MS)));
+            runtime.block_on(runtime.spawn(async move { drop(handle.block_on(both)) }));
         }
     });
 }
