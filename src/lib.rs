@@ -80,7 +80,8 @@
 //! noted ([`processor`], [`current`], [`shared`]); who sleeps and who is woken ([`idle`], [`park`],
 //! [`spin`]); what wakes them from outside ([`reactor`], [`clock`]); who looks after them ([`ticker`],
 //! [`doze`]); how it ends ([`registry`], [`tally`],
-//! [`closing`], [`stop`]); what tasks await ([`io`], [`net`], [`time`]); the public runtime on top, with
+//! [`closing`], [`stop`]); what tasks await ([`io`], [`net`], [`time`], and `hyper`
+//! for libraries that want it so); the public runtime on top, with
 //! its [`config`] and [`metrics`]; and small change ([`contain`] for panics, [`fork`] for forked
 //! processes, [`sync`] for the model checker, [`word`] for what fits a pointer).
 #![allow(rustdoc::private_intra_doc_links)] // the map above is for readers of the source

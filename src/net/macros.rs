@@ -1,7 +1,7 @@
 //! What each type of socket is given: all of them, those that carry data, streams, datagrams.
 //! The types' own files have the rest.
 
-/// What every socket has: `$name` holds an [`Async`] of `$std`.
+/// What every socket has: `$name` holds an [`Async`](crate::Async) of `$std`.
 macro_rules! socket {
     ($name:ident, $std:ty, $addr:ty) => {
         impl $name {
