@@ -551,6 +551,35 @@ fn a_timeout_ends_an_always_ready_descriptor() {
     });
 }
 
+/// What a library does that reads by its own means.
+#[test]
+fn readiness_is_the_systems_also_when_somebody_else_reads() {
+    on_each(|runtime| {
+        let (near, far) = runtime.block_on(async { pair() });
+        let (calls, written) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (counted, wrote) = (calls.clone(), written.clone());
+        let reader = runtime.spawn(async move {
+            let mut read = 0;
+            while read < 100 {
+                near.readable().await.unwrap();
+                counted.fetch_add(1, SeqCst);
+                let mut socket = near.get_ref();
+                read += socket.read(&mut [0; 1]).expect("ready, by what the system says");
+                assert!(read <= wrote.load(SeqCst));
+            }
+        });
+        runtime.block_on(async {
+            for _ in 0..100 {
+                written.fetch_add(1, SeqCst);
+                far.write_with(|mut far| far.write(b"!")).await.unwrap();
+                yield_now().await;
+            }
+            reader.await;
+        });
+        assert_eq!(calls.load(SeqCst), 100);
+    });
+}
+
 #[test]
 fn what_is_unconstrained_does_not_give_way() {
     for workers in [1, 4] {

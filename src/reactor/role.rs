@@ -39,7 +39,9 @@ impl<T, S: Missed> Role<T, S> {
     #[inline]
     pub(crate) fn take(&self) -> Option<Taken<'_, T, S>> {
         // Ordering O1: acquire what the last one did with the part; pairs with O2.
-        self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok().then_some(Taken(self))
+        let taken = self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok();
+        // Not made unless it is true: its drop gives the role up.
+        taken.then(|| Taken(self))
     }
 
     /// Takes the role, or has `who` told when it is free.
