@@ -24,7 +24,7 @@ use futures::future::{join, join_all};
 use futures::stream::FuturesUnordered;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt, poll};
 use paceline::time::{sleep, timeout};
-use paceline::{Async, Builder, Handle, Runtime, Task, spawn, unconstrained, yield_now};
+use paceline::{Async, Builder, Handle, Runtime, Task, Ticker, spawn, unconstrained, yield_now};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -135,7 +135,7 @@ fn tasks_are_woken_by_events_while_all_other_workers_are_blocked() {
 #[test]
 fn a_foreign_thread_is_woken_by_events_while_all_workers_but_one_are_blocked() {
     for workers in [2, 4] {
-        for ticker in [paceline::Ticker::Adaptive, paceline::Ticker::Off] {
+        for ticker in [Ticker::Adaptive, Ticker::Off] {
             watched("foreign", move || {
                 for _ in 0..3 {
                     let runtime =
@@ -174,7 +174,7 @@ fn what_a_worker_waited_for_wakes_others_while_it_blocks() {
                     yield_now().await;
                     (0..2).for_each(|_| told.recv().unwrap());
                 };
-                runtime.block_on(async move { blocks.await });
+                runtime.block_on(blocks);
             }
         });
     }
@@ -225,27 +225,36 @@ fn a_foreign_thread_waits_for_descriptors_of_idle_runtimes() {
     });
 }
 
+/// Whoever sees to it; the second time there is no ticker.
 #[test]
 fn traffic_goes_on_after_block_on_has_returned() {
-    on_each(|runtime| {
-        for main_waits in [false, true] {
-            let (tell, told) = mpsc::channel();
-            runtime.block_on(async {
-                let (a, b) = pair();
-                spawn(async move { join(talk(a, 20), echo(b)).await }).detach();
-                let (c, d) = pair();
-                spawn(async move {
-                    talk(c, 20).await;
-                    tell.send(()).unwrap();
-                })
-                .detach();
-                spawn(echo(d)).detach();
-                if main_waits {
-                    let (e, f) = pair();
-                    join(talk(e, 5), echo(f)).await;
+    on_each_size(|workers| {
+        for ticker in [Ticker::Adaptive, Ticker::Off] {
+            for main_waits in [false, true] {
+                let runtime =
+                    Builder::new().worker_threads(workers).ticker(ticker).build().unwrap();
+                let (tell, told) = mpsc::channel();
+                let (c, mut far) = half_on(&runtime);
+                runtime.block_on(async {
+                    let (a, b) = pair();
+                    spawn(async move { join(talk(a, 20), echo(b)).await }).detach();
+                    spawn(async move {
+                        talk(c, 20).await;
+                        tell.send(()).unwrap();
+                    })
+                    .detach();
+                    if main_waits {
+                        let (e, f) = pair();
+                        join(talk(e, 5), echo(f)).await;
+                    }
+                });
+                let mut byte = [0];
+                for _ in 0..20 {
+                    far.read_exact(&mut byte).unwrap();
+                    far.write_all(&byte).unwrap();
                 }
-            });
-            told.recv().unwrap();
+                told.recv().unwrap();
+            }
         }
     });
 }
@@ -507,7 +516,9 @@ async fn always_ready(socket: &Socket, computing: Duration) {
 fn an_always_ready_descriptor_does_not_hold_its_worker() {
     on_each(|runtime| {
         for computing in [Duration::ZERO, Duration::from_micros(30)] {
-            let (socket, _far) = half_on(&runtime);
+            let (socket, mut far) = half_on(&runtime);
+            // Never read, so that it stays readable.
+            far.write_all(b"!").unwrap();
             let yields_before = runtime.metrics().total().forced_yields;
             let stop = Arc::new(AtomicBool::new(false));
             let stopped = stop.clone();
@@ -861,7 +872,7 @@ fn whoever_waits_for_a_descriptor_of_a_runtime_that_is_dropped_gets_an_error() {
             let (near, begun) = (near.clone(), begun.clone());
             async move {
                 let mut begun = Some(begun);
-                let mut begin = move || begun.take().into_iter().for_each(|b| drop(b.wait()));
+                let mut begin = move || _ = begun.take().map(|begun| begun.wait());
                 match how {
                     0 => {
                         let mut read = pin!(near.readable());
@@ -993,8 +1004,7 @@ mod alone {
     #[test]
     fn a_thread_in_block_on_is_the_only_one_and_drives() {
         alone("alone::a_thread_in_block_on_is_the_only_one_and_drives", || {
-            let runtime =
-                Builder::new().worker_threads(1).ticker(paceline::Ticker::Off).build().unwrap();
+            let runtime = Builder::new().worker_threads(1).ticker(Ticker::Off).build().unwrap();
             let before = threads().len();
             runtime.block_on(async {
                 let (a, b) = pair();

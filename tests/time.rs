@@ -21,7 +21,9 @@ use futures::{Stream, StreamExt, poll};
 use paceline::time::{
     MissedTickBehavior, Sleep, interval, interval_at, sleep, sleep_until, timeout, timeout_at,
 };
-use paceline::{Handle, Runtime, Task, Timer, block_on, spawn, yield_if_due, yield_now};
+use paceline::{
+    Builder, Handle, Runtime, Task, Ticker, Timer, block_on, spawn, yield_if_due, yield_now,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -91,27 +93,31 @@ fn a_thread_outside_of_any_runtime_never_wakes_early() {
     });
 }
 
-/// What has begun runs on, whoever waited for it.
+/// What has begun runs on, whoever waited for it; also if no ticker looks after it.
 #[test]
 fn detached_tasks_wake_after_block_on_has_returned() {
-    on_each(|runtime| {
-        for main_sleeps in [false, true] {
-            let (tell, told) = mpsc::channel();
-            runtime.block_on(async {
-                for length in lengths(20) {
-                    let tell = tell.clone();
-                    spawn(async move {
-                        sleep(length).await;
-                        tell.send(()).unwrap();
-                    })
-                    .detach();
-                }
-                if main_sleeps {
-                    // So that this very thread sleeps in the reactor, and leaves.
-                    sleep(2 * MS).await;
-                }
-            });
-            (0..20).for_each(|_| told.recv().unwrap());
+    on_each_size(|workers| {
+        for ticker in [Ticker::Adaptive, Ticker::Off] {
+            for main_sleeps in [false, true] {
+                let runtime =
+                    Builder::new().worker_threads(workers).ticker(ticker).build().unwrap();
+                let (tell, told) = mpsc::channel();
+                runtime.block_on(async {
+                    for length in lengths(20) {
+                        let tell = tell.clone();
+                        spawn(async move {
+                            sleep(length).await;
+                            tell.send(()).unwrap();
+                        })
+                        .detach();
+                    }
+                    if main_sleeps {
+                        // So that this very thread sleeps in the reactor, and leaves.
+                        sleep(2 * MS).await;
+                    }
+                });
+                (0..20).for_each(|_| told.recv().unwrap());
+            }
         }
     });
 }
