@@ -26,7 +26,8 @@ pub async fn yield_now() {
 /// Lets other tasks go first if this one's timeslice is spent; otherwise it is ready at once.
 ///
 /// Put it into loops that compute long without awaiting anything else. It costs some nanoseconds:
-/// the clock is not read at every call. Outside of a paceline worker it is always ready.
+/// the clock is not read at every call. Outside of a paceline worker
+/// it gives way every so often.
 ///
 /// # Cancel safety
 /// Nothing is lost if it is dropped.
@@ -45,7 +46,8 @@ pub async fn yield_if_due() {
     poll_fn(|cx| give_way(cx, &mut yielded)).await;
 }
 
-/// Without a processor there is no slice: of so many operations in a row one gives way.
+/// Without a processor there is no slice: of so many questions in a row one is to give way, so that
+/// a loop that is always ready comes back to its `block_on` or executor.
 const IN_A_ROW: u32 = 128;
 
 #[inline]
@@ -53,7 +55,7 @@ fn is_due(operation: bool) -> bool {
     !current::is_unconstrained()
         && current::with_lease(|lease| match lease {
             Some(lease) => lease.is_to_give_way(operation),
-            None => operation && current::count_operation() % IN_A_ROW == 0,
+            None => current::count_question() % IN_A_ROW == 0,
         })
 }
 

@@ -21,8 +21,8 @@ struct This {
     unconstrained: Cell<bool>,
     /// This thread calls the wakers of timers and descriptors, in no task's poll.
     delivering: Cell<bool>,
-    /// Operations of descriptors and timers that were not asked to give way, for want of a slice.
-    operations: Cell<u32>,
+    /// How often it was asked whether to give way without a slice.
+    questions: Cell<u32>,
 }
 
 thread_local! {
@@ -35,7 +35,7 @@ thread_local! {
             entered: Cell::new(false),
             unconstrained: Cell::new(false),
             delivering: Cell::new(false),
-            operations: Cell::new(0),
+            questions: Cell::new(0),
         }
     };
     static ENTERED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
@@ -205,11 +205,11 @@ pub(crate) fn deliver(due: &mut Due) {
     THIS.with(|this| this.delivering.set(before));
 }
 
-/// One more operation on a thread without a processor. Returns how many there were.
-pub(crate) fn count_operation() -> u32 {
+/// One more question whether to give way, on a thread without a processor. How many there were.
+pub(crate) fn count_question() -> u32 {
     THIS.with(|this| {
-        this.operations.set(this.operations.get().wrapping_add(1));
-        this.operations.get()
+        this.questions.set(this.questions.get().wrapping_add(1));
+        this.questions.get()
     })
 }
 
