@@ -16,11 +16,7 @@ use crate::processor::Processor;
 use crate::reactor::Reactor;
 use crate::registry::Registry;
 use crate::stop::Stop;
-use crate::sync::atomic::{
-    AtomicBool,
-    Ordering::{Relaxed, SeqCst},
-    fence,
-};
+use crate::sync::atomic::{AtomicBool, Ordering::SeqCst, fence};
 use crate::sync::{Arc, Mutex};
 
 /// The way from a runnable back to its scheduler: the schedule function stays free of captures,
@@ -65,8 +61,6 @@ pub(crate) struct Shared {
     pub(crate) doze: Doze,
     pub(crate) stop: Stop,
     pub(crate) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
-    /// Polls have outlived a tick lately.
-    pub(crate) long_polls: AtomicBool,
     pub(crate) origin: Origin,
     starter: Starter,
     ticker_started: AtomicBool,
@@ -91,7 +85,6 @@ impl Shared {
             doze: Doze::new(),
             stop: Stop::new(count),
             threads: Mutex::default(),
-            long_polls: AtomicBool::new(false),
             origin: Origin::here(),
             starter,
             ticker_started: AtomicBool::new(false),
@@ -176,10 +169,10 @@ impl Shared {
         }
     }
 
-    /// Whether somebody else must drive the reactor while this thread works: nobody does, and this
-    /// thread's polls may last, or nobody would notice.
+    /// Whether somebody else must drive the reactor while this thread works: nobody does, and no
+    /// ticker would notice that a poll lasts.
     pub(crate) fn hands_over_driving(&self) -> bool {
-        (self.long_polls.load(Relaxed) || !self.has_ticker()) && self.reactor.needs_driver()
+        !self.has_ticker() && self.reactor.needs_driver()
     }
 
     /// Moves what an unheld processor has to where every worker finds it.
