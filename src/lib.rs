@@ -95,6 +95,7 @@ mod schedule;
 mod slot;
 mod queue;
 mod injector;
+mod inbox;
 
 #[cfg(not(paceline_loom))]
 mod worker;

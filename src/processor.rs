@@ -12,6 +12,7 @@ use crossbeam_utils::CachePadded;
 use crate::backlog::Backlog;
 use crate::cadence::Cadence;
 use crate::idle::Searching;
+use crate::inbox::Inbox;
 use crate::queue::{Owner, Stealer};
 use crate::reactor::Due;
 use crate::shared::{Runnable, Shared};
@@ -100,6 +101,7 @@ pub(crate) struct Open {
 pub(crate) struct Processor {
     pub(crate) index: usize,
     own: CachePadded<Own>,
+    pub(crate) inbox: CachePadded<Inbox<Runnable>>,
     pub(crate) open: CachePadded<Open>,
     pub(crate) verdict: CachePadded<Verdict>,
 }
@@ -129,6 +131,7 @@ impl Processor {
                 asked: Cell::default(),
                 random: Cell::new(0x9e37_79b9 ^ (index as u32 + 1)),
             }),
+            inbox: CachePadded::new(Inbox::new()),
             open: CachePadded::new(Open {
                 slot: Slot::new(),
                 counters: Counters::default(),
@@ -198,6 +201,31 @@ impl<'a> Lease<'a> {
     pub(crate) fn push(self, runnable: Runnable) {
         self.queue().push(runnable);
         self.call_watch();
+    }
+
+    /// A task was woken by what it waited for, on the processor `home`: it goes to the worker there,
+    /// if there is one, else to the queue's tail here.
+    #[inline]
+    pub(crate) fn send_home(self, runnable: Runnable, home: usize) {
+        match self.shared.processors.get(home) {
+            Some(other) if home != self.processor.index && other.inbox.is_open() => {
+                other.inbox.leave(runnable, |back| self.push(back));
+            }
+            _ => self.push(runnable),
+        }
+    }
+
+    /// What others have left for this worker: the oldest, and the others to the queue.
+    #[inline]
+    pub(crate) fn pop_inbox(self) -> Option<Runnable> {
+        let first = self.processor.inbox.pop(|runnable| self.queue().push(runnable))?;
+        self.call_watch();
+        Some(first)
+    }
+
+    /// This thread is about to give up the processor: what was left for it is in the queue.
+    pub(crate) fn close_inbox(self) {
+        self.processor.inbox.close(|runnable| self.queue().push(runnable));
     }
 
     /// A task that woke itself while it ran gives way to all others. If there are none it is next:
@@ -338,6 +366,7 @@ impl<'a> Lease<'a> {
 
     /// This thread just got the processor.
     pub(crate) fn begin(self, searching: Option<Searching>) {
+        self.processor.inbox.open();
         self.own().searching.set(searching);
         self.own().watched.set(false);
         self.own().backlog.clear();

@@ -71,6 +71,11 @@ impl<'a> Worker<'a> {
                 None if lease.has_due() => self.deliver(lease),
                 None if self.is_interrupted() => {}
                 None => {
+                    lease.close_inbox();
+                    if lease.holds_work() {
+                        lease.processor.inbox.open();
+                        continue;
+                    }
                     // Listed from here on: only `wait` may look at what interrupts.
                     self.park(lease);
                     continue;
@@ -114,18 +119,27 @@ impl<'a> Worker<'a> {
             return Some(runnable);
         }
         let mut look = || {
-            let found = search::injected(lease).or_else(|| search::stolen(lease, &mut alone));
+            let found = lease
+                .pop_inbox()
+                .or_else(|| search::injected(lease))
+                .or_else(|| search::stolen(lease, &mut alone));
             let done = found.is_some() || lease.look_at_reactor() || self.is_interrupted();
             done.then_some(found)
         };
         let window = self.spin.window();
         if window.length().is_zero() || !lease.shared.may_spin() {
-            return look().flatten();
+            if let Some(found) = look() {
+                return found;
+            }
+        } else {
+            let found = window.spin(look);
+            self.spin.spun(found.is_some());
+            lease.counters().spins_won.add(u64::from(found.is_some()));
+            if let Some(found) = found {
+                return found;
+            }
         }
-        let found = window.spin(look);
-        self.spin.spun(found.is_some());
-        lease.counters().spins_won.add(u64::from(found.is_some()));
-        found.flatten()
+        search::left_behind(lease)
     }
 
     /// This thread holds the processor from now on.
@@ -254,11 +268,11 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
         }
     }
     let Some((runnable, left)) = lease.queue().pop() else {
-        let injected = search::injected(lease);
-        if injected.is_none() && !search::may_steal(lease) {
+        let found = lease.pop_inbox().or_else(|| search::injected(lease));
+        if found.is_none() {
             lease.look_at_reactor();
         }
-        return injected;
+        return found;
     };
     if left == 0 {
         lease.backlog().clear();
@@ -275,7 +289,9 @@ fn look_up(lease: Lease<'_>, polls: u64) -> Option<Runnable> {
     if lease.look_at_reactor() {
         return None;
     }
-    let runnable = lease.shared.injector.pop(|_| 0, |_| ())?;
+    let Some(runnable) = lease.shared.injector.pop(|_| 0, |_| ()) else {
+        return lease.pop_inbox();
+    };
     lease.counters().injected.add(1);
     Some(runnable)
 }
@@ -328,6 +344,7 @@ fn give_back(lease: Lease<'_>, thread: Option<Parked>) -> bool {
 /// This thread stops working: its processor goes to another one with what it holds, or is idle.
 /// The error is that of a thread that could not be started; then the work waits in the injector.
 pub(crate) fn give_up(lease: Lease<'_>) -> io::Result<()> {
+    lease.close_inbox();
     current::set_processor(None);
     settle(lease);
     if !lease.holds_work() {
@@ -345,6 +362,7 @@ pub(crate) fn give_up(lease: Lease<'_>) -> io::Result<()> {
 
 /// The runtime is closed: the processor goes out of service, and what is scheduled is dropped.
 fn retire(lease: Lease<'_>) {
+    lease.close_inbox();
     current::set_processor(None);
     lease.take_yielded(false);
     let shared = lease.shared.arc();
