@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::time::Instant;
 
+use crate::contention::Contention;
 use crate::current;
 use crate::idle::Searching;
 use crate::park::{Bed, Mail};
@@ -11,7 +12,7 @@ use crate::processor::Lease;
 use crate::reactor::Due;
 use crate::search;
 use crate::shared::{Parked, Runnable, Shared};
-use crate::spin::Adaptive;
+use crate::spin::Luck;
 use crate::sync::Arc;
 use crate::sync::atomic::{
     AtomicBool,
@@ -28,7 +29,8 @@ pub(crate) struct Worker<'a> {
     interrupt: Option<&'a AtomicBool>,
     /// In the idle list: leaves it by mail, or withdraws.
     listed: Cell<bool>,
-    spin: Adaptive,
+    luck: Luck,
+    contention: Contention,
 }
 
 impl<'a> Worker<'a> {
@@ -37,8 +39,8 @@ impl<'a> Worker<'a> {
         bed: &'a Bed,
         interrupt: Option<&'a AtomicBool>,
     ) -> Self {
-        let spin = Adaptive::new(shared.config.spin);
-        Worker { shared, bed, interrupt, listed: Cell::new(false), spin }
+        let (luck, contention) = (Luck::new(), Contention::new());
+        Worker { shared, bed, interrupt, listed: Cell::new(false), luck, contention }
     }
 
     #[inline]
@@ -123,21 +125,24 @@ impl<'a> Worker<'a> {
                 .pop_inbox()
                 .or_else(|| search::injected(lease))
                 .or_else(|| search::stolen(lease, &mut alone));
-            let done = found.is_some() || lease.look_at_reactor() || self.is_interrupted();
+            let looks = found.is_none() && lease.may_linger();
+            let done =
+                found.is_some() || (looks && lease.look_at_reactor()) || self.is_interrupted();
             done.then_some(found)
         };
-        let window = self.spin.window();
-        if window.length().is_zero() || !lease.shared.may_spin() {
-            if let Some(found) = look() {
-                return found;
-            }
-        } else {
+        lease.set_contended(self.contention.is_felt());
+        let window = lease.shared.config.spin;
+        let may_spin = !window.length().is_zero() && lease.shared.may_spin();
+        let found = if may_spin && lease.may_linger() && self.luck.is_worth_a_spin() {
             let found = window.spin(look);
-            self.spin.spun(found.is_some());
+            self.luck.spun(found.is_some());
             lease.counters().spins_won.add(u64::from(found.is_some()));
-            if let Some(found) = found {
-                return found;
-            }
+            found
+        } else {
+            look()
+        };
+        if let Some(found) = found {
+            return found;
         }
         search::left_behind(lease)
     }
@@ -196,7 +201,7 @@ impl<'a> Worker<'a> {
             return false;
         }
         let mut goes_on = true;
-        let (mut due, since) = (Due::default(), Instant::now());
+        let mut due = Due::default();
         while self.listed.get() {
             match self.bed.take_mail() {
                 Some(Mail::Processor(processor)) => {
@@ -219,9 +224,6 @@ impl<'a> Worker<'a> {
                 }
                 None => self.shared.reactor.sleep(self.bed, &mut due),
             }
-        }
-        if due.is_empty() || due.has_sources() {
-            self.spin.slept(since.elapsed());
         }
         if let Some(lease) = self.lease().filter(|_| !due.is_empty()) {
             settle(lease);
@@ -269,7 +271,7 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
     }
     let Some((runnable, left)) = lease.queue().pop() else {
         let found = lease.pop_inbox().or_else(|| search::injected(lease));
-        if found.is_none() {
+        if found.is_none() && lease.may_linger() {
             lease.look_at_reactor();
         }
         return found;

@@ -52,11 +52,6 @@ impl Due {
         self.timers.is_empty() && self.sources.is_empty()
     }
 
-    /// Whether anything but time has made it.
-    pub(crate) fn has_sources(&self) -> bool {
-        !self.sources.is_empty()
-    }
-
     /// Hands them out, each with the processor on which it waited.
     pub(crate) fn drain(&mut self, mut wake: impl FnMut(Waker, usize)) {
         if !self.timers.is_empty() {
