@@ -130,10 +130,11 @@ impl<'a> Worker<'a> {
                 found.is_some() || (looks && lease.look_at_reactor()) || self.is_interrupted();
             done.then_some(found)
         };
-        lease.set_contended(self.contention.is_felt());
+        let contended = self.contention.is_felt();
+        lease.set_contended(contended);
         let window = lease.shared.config.spin;
-        let may_spin = !window.length().is_zero() && lease.shared.may_spin();
-        let found = if may_spin && lease.may_linger() && self.luck.is_worth_a_spin() {
+        let may_spin = !contended && !window.length().is_zero() && lease.shared.may_spin();
+        let found = if may_spin && self.luck.is_worth_a_spin() {
             let found = window.spin(look);
             self.luck.spun(found.is_some());
             lease.counters().spins_won.add(u64::from(found.is_some()));
