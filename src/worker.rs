@@ -202,7 +202,7 @@ impl<'a> Worker<'a> {
             return false;
         }
         let mut goes_on = true;
-        let mut due = Due::default();
+        let (mut due, since) = (Due::default(), Instant::now());
         while self.listed.get() {
             match self.bed.take_mail() {
                 Some(Mail::Processor(processor)) => {
@@ -226,6 +226,7 @@ impl<'a> Worker<'a> {
                 None => self.shared.reactor.sleep(self.bed, &mut due),
             }
         }
+        self.contention.slept(since.elapsed());
         if let Some(lease) = self.lease().filter(|_| !due.is_empty()) {
             settle(lease);
             if self.shared.hands_over_driving() {
