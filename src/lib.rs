@@ -78,7 +78,7 @@
 //! takes it from there, with what it looks at ([`search`], [`slice`](mod@slice), [`cadence`],
 //! [`backlog`]) and how a task gives way ([`cooperate`]); what a worker holds and where that is
 //! noted ([`processor`], [`current`], [`shared`]); who sleeps and who is woken ([`idle`], [`park`],
-//! [`spin`], [`contention`]); what wakes them from outside ([`reactor`], [`clock`]); who looks after them ([`ticker`],
+//! [`spin`]); what wakes them from outside ([`reactor`], [`clock`]); who looks after them ([`ticker`],
 //! [`doze`]); how it ends ([`registry`], [`tally`],
 //! [`closing`], [`stop`]); what tasks await ([`io`], [`net`], [`time`], and `hyper`
 //! for libraries that want it so); the public runtime on top, with
@@ -118,8 +118,6 @@ mod idle;
 #[cfg(not(paceline_loom))]
 mod park;
 mod spin;
-#[cfg(not(paceline_loom))]
-mod contention;
 
 mod reactor;
 #[cfg(not(paceline_loom))]

@@ -83,8 +83,6 @@ struct Own {
     backlog: Backlog,
     /// What the reactor has collected for the holder, which is to be woken before anything else.
     due: RefCell<Due>,
-    /// The holder's thread lost its CPU to others lately.
-    contended: Cell<bool>,
     /// The ticker was seen awake since the processor was taken, and stays awake until it is idle.
     watched: Cell<bool>,
     /// Since the slice began.
@@ -129,7 +127,6 @@ impl Processor {
                 yielded: Cell::new(None),
                 backlog: Backlog::default(),
                 due: RefCell::default(),
-                contended: Cell::new(false),
                 watched: Cell::new(false),
                 asked: Cell::default(),
                 random: Cell::new(0x9e37_79b9 ^ (index as u32 + 1)),
@@ -345,16 +342,11 @@ impl<'a> Lease<'a> {
         self.own().searching.set(Some(searching));
     }
 
-    /// Whether a worker with nothing to do may keep its CPU to look for more: not if others want the
-    /// CPU, unless it is the only worker that is awake. It goes to sleep in the reactor, which costs
-    /// no more if there is something, and then collects more at once.
-    pub(crate) fn may_linger(self) -> bool {
-        !self.own().contended.get()
-            || self.shared.idle.idle_processors() + 1 >= self.shared.processors.len()
-    }
-
-    pub(crate) fn set_contended(self, contended: bool) {
-        self.own().contended.set(contended);
+    /// Whether no other worker is awake. Then one with nothing to do looks in at the reactor before it
+    /// goes to sleep; otherwise it goes to sleep there, which costs no more if there is something
+    /// already. Two that look in all the time keep two CPUs from whoever they serve, for small batches.
+    pub(crate) fn is_alone(self) -> bool {
+        self.shared.idle.idle_processors() + 1 >= self.shared.processors.len()
     }
 
     /// Looks whether the reactor has anything. True if so: see [`take_due`](Self::take_due).

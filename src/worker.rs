@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::io;
 use std::time::Instant;
 
-use crate::contention::Contention;
 use crate::current;
 use crate::idle::Searching;
 use crate::park::{Bed, Mail};
@@ -30,7 +29,6 @@ pub(crate) struct Worker<'a> {
     /// In the idle list: leaves it by mail, or withdraws.
     listed: Cell<bool>,
     luck: Luck,
-    contention: Contention,
 }
 
 impl<'a> Worker<'a> {
@@ -39,8 +37,7 @@ impl<'a> Worker<'a> {
         bed: &'a Bed,
         interrupt: Option<&'a AtomicBool>,
     ) -> Self {
-        let (luck, contention) = (Luck::new(), Contention::new());
-        Worker { shared, bed, interrupt, listed: Cell::new(false), luck, contention }
+        Worker { shared, bed, interrupt, listed: Cell::new(false), luck: Luck::new() }
     }
 
     #[inline]
@@ -125,15 +122,13 @@ impl<'a> Worker<'a> {
                 .pop_inbox()
                 .or_else(|| search::injected(lease))
                 .or_else(|| search::stolen(lease, &mut alone));
-            let looks = found.is_none() && lease.may_linger();
+            let looks = found.is_none() && lease.is_alone();
             let done =
                 found.is_some() || (looks && lease.look_at_reactor()) || self.is_interrupted();
             done.then_some(found)
         };
-        let contended = self.contention.is_felt();
-        lease.set_contended(contended);
         let window = lease.shared.config.spin;
-        let may_spin = !contended && !window.length().is_zero() && lease.shared.may_spin();
+        let may_spin = !window.length().is_zero() && lease.shared.may_spin();
         let found = if may_spin && self.luck.is_worth_a_spin() {
             let found = window.spin(look);
             self.luck.spun(found.is_some());
@@ -202,7 +197,7 @@ impl<'a> Worker<'a> {
             return false;
         }
         let mut goes_on = true;
-        let (mut due, since) = (Due::default(), Instant::now());
+        let mut due = Due::default();
         while self.listed.get() {
             match self.bed.take_mail() {
                 Some(Mail::Processor(processor)) => {
@@ -226,7 +221,6 @@ impl<'a> Worker<'a> {
                 None => self.shared.reactor.sleep(self.bed, &mut due),
             }
         }
-        self.contention.slept(since.elapsed());
         if let Some(lease) = self.lease().filter(|_| !due.is_empty()) {
             settle(lease);
             if self.shared.hands_over_driving() {
@@ -273,7 +267,7 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
     }
     let Some((runnable, left)) = lease.queue().pop() else {
         let found = lease.pop_inbox().or_else(|| search::injected(lease));
-        if found.is_none() && lease.may_linger() {
+        if found.is_none() && lease.is_alone() {
             lease.look_at_reactor();
         }
         return found;
