@@ -265,13 +265,19 @@ fn mind_backlog(lease: Lease<'_>, left: u32) {
     }
 }
 
-/// The search is over; the last one to find something wakes the next to look for more.
+/// The search is over; the last one to find something wakes the next to look for more, or to drive the
+/// reactor where no ticker sees to that.
 #[inline]
 fn settle(lease: Lease<'_>) {
     if let Some(searching) = lease.take_searching() {
-        let more = || !lease.queue().is_empty() || !lease.shared.injector.is_empty();
-        if let Some(wake) = lease.shared.idle.found(searching, more) {
-            lease.counters().wakes.add(u64::from(lease.shared.deliver(wake).is_ok()));
+        let shared = lease.shared;
+        let more = || {
+            !lease.queue().is_empty()
+                || !shared.injector.is_empty()
+                || (!shared.has_ticker() && shared.reactor.needs_driver())
+        };
+        if let Some(wake) = shared.idle.found(searching, more) {
+            lease.counters().wakes.add(u64::from(shared.deliver(wake).is_ok()));
         }
     }
 }
