@@ -16,8 +16,9 @@ pub(crate) const WORKERS_VARIABLE: &str = "PACELINE_WORKERS";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Ticker {
-    /// Every half millisecond while polls run long, backing off to 25 ms while they are short,
-    /// not at all while nothing runs.
+    /// Every half millisecond while polls run long, backing off while they are short: to 25 ms, or
+    /// to 5 ms while nobody is idle who would see to sockets and timers. Not at all while nothing
+    /// runs.
     #[default]
     Adaptive,
     /// At this interval while anything runs.

@@ -26,8 +26,8 @@ pub async fn yield_now() {
 /// Lets other tasks go first if this one's timeslice is spent; otherwise it is ready at once.
 ///
 /// Put it into loops that compute long without awaiting anything else. It costs some nanoseconds:
-/// the clock is not read at every call. On a thread that is no worker, where there are no slices, it
-/// gives way every so many calls.
+/// the clock is not read at every call. Outside of a paceline worker
+/// it gives way every so often.
 ///
 /// # Cancel safety
 /// Nothing is lost if it is dropped.
@@ -46,19 +46,22 @@ pub async fn yield_if_due() {
     poll_fn(|cx| give_way(cx, &mut yielded)).await;
 }
 
+/// Without a processor there is no slice: of so many questions in a row one is to give way, so that
+/// a loop that is always ready comes back to its `block_on` or executor.
+const IN_A_ROW: u32 = 128;
+
 #[inline]
 fn is_due(operation: bool) -> bool {
-    if current::is_unconstrained() {
-        return false;
-    }
-    current::with_lease(|lease| match lease {
-        Some(lease) => lease.is_to_give_way(operation),
-        None => current::has_asked_often(),
-    })
+    !current::is_unconstrained()
+        && current::with_lease(|lease| match lease {
+            Some(lease) => lease.is_to_give_way(operation),
+            None => current::count_question() % IN_A_ROW == 0,
+        })
 }
 
 /// For what awaits the reactor: pending, to be polled again at once, if the timeslice is spent. So a
-/// socket or a timer that is always ready cannot hold its worker.
+/// socket or a timer that is always ready cannot hold its worker, nor keep a timeout around it from
+/// its turn.
 #[inline]
 pub(crate) fn poll_if_due(cx: &mut Context<'_>) -> Poll<()> {
     if !is_due(true) {

@@ -10,9 +10,6 @@ use crate::reactor::Due;
 use crate::shared::Shared;
 use crate::sync::Arc;
 
-/// Without a processor there is no slice: so many operations take its place.
-const ASKS: u8 = 64;
-
 struct This {
     /// Of the innermost frame; null outside.
     shared: Cell<*const Shared>,
@@ -22,10 +19,10 @@ struct This {
     /// `enter` guards within the innermost frame.
     entered: Cell<bool>,
     unconstrained: Cell<bool>,
-    /// Questions whether to give way, asked without a processor, until one is answered with yes.
-    asks_left: Cell<u8>,
     /// This thread calls the wakers of timers and descriptors, in no task's poll.
     delivering: Cell<bool>,
+    /// How often it was asked whether to give way without a slice.
+    questions: Cell<u32>,
 }
 
 thread_local! {
@@ -37,8 +34,8 @@ thread_local! {
             frame: Cell::new(ptr::null()),
             entered: Cell::new(false),
             unconstrained: Cell::new(false),
-            asks_left: Cell::new(ASKS),
             delivering: Cell::new(false),
+            questions: Cell::new(0),
         }
     };
     static ENTERED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
@@ -201,23 +198,19 @@ pub(crate) fn is_unconstrained() -> bool {
     THIS.with(|this| this.unconstrained.get())
 }
 
-/// Whether to give way where there is no processor, and so no slice: every so often, so that a loop
-/// that is always ready comes back to its `block_on` or executor.
-pub(crate) fn has_asked_often() -> bool {
-    THIS.with(|this| {
-        let left = this.asks_left.get() - 1;
-        this.asks_left.set(if left == 0 { ASKS } else { left });
-        left == 0
-    })
-}
-
 /// Calls wakers that the reactor has collected: what they wake goes to the queue, not to the slot.
 pub(crate) fn deliver(due: &mut Due) {
     let before = THIS.with(|this| this.delivering.replace(true));
-    for waker in due.drain() {
-        contain(|| waker.wake());
-    }
+    due.drain(|waker| contain(|| waker.wake()));
     THIS.with(|this| this.delivering.set(before));
+}
+
+/// One more question whether to give way, on a thread without a processor. How many there were.
+pub(crate) fn count_question() -> u32 {
+    THIS.with(|this| {
+        this.questions.set(this.questions.get().wrapping_add(1));
+        this.questions.get()
+    })
 }
 
 #[inline]

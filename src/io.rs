@@ -68,7 +68,8 @@ impl<T: AsDescriptor> UnwindSafe for Async<T> {}
 impl<T: AsDescriptor> RefUnwindSafe for Async<T> {}
 
 impl<T: AsDescriptor> Async<T> {
-    /// Puts `io` into non-blocking mode and registers it.
+    /// Puts `io` into non-blocking mode and registers it. Its descriptor must stay the same, and open,
+    /// until this is dropped; other kinds of `io` break no memory, but wait for what is not theirs.
     ///
     /// # Errors
     /// If the platform's poller does not take it, if its descriptor is registered already, if no
@@ -115,10 +116,16 @@ impl<T: AsDescriptor> Async<T> {
         let Registration { shared, key, registered } =
             unsafe { ManuallyDrop::take(&mut self.registration) };
         drop(registered);
+        if shared.origin.is_elsewhere() {
+            // The poller is the parent's as well, whose registration this is.
+            return Ok(());
+        }
         shared.reactor.deregister(borrow(&*self.io), key)
     }
 
-    /// Waits until it can be read from, has ended, or has an error to tell. It may return early.
+    /// Waits until it can be read from, has ended, or has an error to tell. It asks the system
+    /// whether that is so now: a loop may read by other means than this type's, as long as it comes
+    /// back here when reading would block.
     ///
     /// # Errors
     /// If the runtime has stopped.
@@ -126,10 +133,10 @@ impl<T: AsDescriptor> Async<T> {
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
     pub async fn readable(&self) -> io::Result<()> {
-        Readiness::new(&self.registration, Direction::Read).await.map(drop)
+        self.ready(Direction::Read).await
     }
 
-    /// Waits until it can be written to, or has an error to tell. It may return early.
+    /// Waits until it can be written to, or has an error to tell; as [`readable`](Async::readable).
     ///
     /// # Errors
     /// If the runtime has stopped.
@@ -137,7 +144,26 @@ impl<T: AsDescriptor> Async<T> {
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
     pub async fn writable(&self) -> io::Result<()> {
-        Readiness::new(&self.registration, Direction::Write).await.map(drop)
+        self.ready(Direction::Write).await
+    }
+
+    async fn ready(&self, direction: Direction) -> io::Result<()> {
+        // Where the system cannot be asked, events are told as long as it is ready, so that the next
+        // one after this call will do.
+        let mut waited = false;
+        self.with(direction, |io| self.check_ready(io, direction, &mut waited)).await
+    }
+
+    #[cfg(unix)]
+    fn check_ready(&self, io: &T, direction: Direction, _: &mut bool) -> io::Result<()> {
+        let ready = crate::reactor::descriptor::is_ready(borrow(io), direction)?;
+        if ready { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    }
+
+    #[cfg(not(unix))]
+    fn check_ready(&self, _: &T, _: Direction, waited: &mut bool) -> io::Result<()> {
+        let ready = std::mem::replace(waited, true);
+        if ready { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
     /// As [`readable`](Async::readable); the last task to call is woken.
@@ -145,7 +171,8 @@ impl<T: AsDescriptor> Async<T> {
     /// # Errors
     /// If the runtime has stopped.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.registration.poll_ready(Direction::Read, cx).map_ok(drop)
+        let mut waited = true;
+        self.poll_read_with(cx, |io| self.check_ready(io, Direction::Read, &mut waited))
     }
 
     /// As [`writable`](Async::writable); the last task to call is woken.
@@ -153,7 +180,8 @@ impl<T: AsDescriptor> Async<T> {
     /// # Errors
     /// If the runtime has stopped.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.registration.poll_ready(Direction::Write, cx).map_ok(drop)
+        let mut waited = true;
+        self.poll_write_with(cx, |io| self.check_ready(io, Direction::Write, &mut waited))
     }
 
     /// Calls `op` until it does not fail with [`WouldBlock`](io::ErrorKind::WouldBlock), and waits
@@ -207,6 +235,7 @@ impl<T: AsDescriptor> Async<T> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.registration.registered.source.blocked(readiness.direction, seen);
                 }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return Poll::Ready(result),
             }
         }
@@ -249,6 +278,7 @@ impl<T: AsDescriptor> Async<T> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.registration.registered.source.blocked(direction, seen);
                 }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return Poll::Ready(result.map(|result| (result, seen))),
             }
         }
@@ -424,6 +454,7 @@ impl<T: AsDescriptor> Async<T> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.registration.registered.source.blocked(direction, seen);
                 }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return Poll::Ready(result),
             }
         }

@@ -1,5 +1,5 @@
-//! An async executor with a wake slot, inherited timeslices, and a ticker that rescues what a
-//! stuck worker holds.
+//! An async runtime with a wake slot, inherited timeslices, a reactor without a thread of its own,
+//! and a ticker that rescues what a stuck worker holds.
 //!
 //! ```
 //! fn main() {
@@ -17,7 +17,8 @@
 //!
 //! [`block_on`] and [`spawn`] use the default runtime, which has a worker per CPU and starts at
 //! first use. [`Runtime`] and [`Builder`] make others. A [`Task`] is a future of its output;
-//! **dropping it cancels it**.
+//! **dropping it cancels it**. [`time`] has timers, [`net`] sockets, and [`Async`] is for any other
+//! descriptor; they work on every thread, on the default runtime if on no other.
 //!
 //! # How it schedules
 //!
@@ -32,6 +33,9 @@
 //! - The **ticker** thread looks after workers whose poll does not return: what waits in their
 //!   slot and queue runs elsewhere. It sleeps while nothing runs.
 //! - A thread in `block_on` is one of the workers while its future waits.
+//! - No thread is there for I/O: whoever has nothing to do sleeps in the **reactor**, where sockets
+//!   and timers wake it; whoever is busy looks in every so many polls. What they wake goes to the
+//!   queue's tail.
 //!
 //! # Words
 //!
@@ -43,6 +47,9 @@
 //! - *Frame*: one worker loop or one `block_on` on a thread's stack.
 //! - *Counted*: a future that was made and not dropped yet; it keeps its scheduler alive. *The end*:
 //!   what begins when a runtime is dropped, and is over when no future is counted.
+//! - *Source*: a descriptor that is registered with the reactor. *Driver*: the thread that sleeps
+//!   there, or looks in; at most one at a time. *Due*: the wakers that it has collected and not
+//!   called yet. *Alarm*: until when it sleeps.
 //!
 //! # One wake, step by step
 //!
@@ -57,6 +64,13 @@
 //! if there is more), and polls the task. Had a worker of that scheduler called `wake` in the
 //! middle of a poll, the runnable would have gone into its [`slot`], and been its next.
 //!
+//! Most sockets are the runtime's own. Then the reactor's driver finds the event
+//! ([`reactor`]): it was asleep in the poller, in the idle list as any parked thread, and takes
+//! itself out of it together with an idle processor. It counts the event as one of the source's
+//! ([`reactor::source`]), takes the waker that is there, and calls it with the processor in hand: the
+//! runnable goes to its own queue, and is polled next. A task that was about to wait when the event
+//! came compares the count, under the source's lock, and tries again instead.
+//!
 //! # The life of a task, in modules
 //!
 //! The modules stand in that order: from a future to a task ([`task`], [`joiner`]), its waking
@@ -64,10 +78,12 @@
 //! takes it from there, with what it looks at ([`search`], [`slice`](mod@slice), [`cadence`],
 //! [`backlog`]) and how a task gives way ([`cooperate`]); what a worker holds and where that is
 //! noted ([`processor`], [`current`], [`shared`]); who sleeps and who is woken ([`idle`], [`park`],
-//! [`spin`]); who looks after them ([`ticker`], [`doze`]); how it ends ([`registry`], [`tally`],
-//! [`closing`], [`stop`]); the public runtime on top, with its [`config`] and [`metrics`]; and small
-//! change ([`contain`] for panics, [`sync`] for the model checker, [`word`] for what fits a
-//! pointer).
+//! [`spin`]); what wakes them from outside ([`reactor`], [`clock`]); who looks after them ([`ticker`],
+//! [`doze`]); how it ends ([`registry`], [`tally`],
+//! [`closing`], [`stop`]); what tasks await ([`io`], [`net`], [`time`], and `hyper`
+//! for libraries that want it so); the public runtime on top, with
+//! its [`config`] and [`metrics`]; and small change ([`contain`] for panics, [`fork`] for forked
+//! processes, [`sync`] for the model checker, [`word`] for what fits a pointer).
 #![allow(rustdoc::private_intra_doc_links)] // the map above is for readers of the source
 #![allow(clippy::needless_doctest_main)] // a first program has a `main`
 
@@ -123,6 +139,8 @@ mod io;
 pub mod net;
 #[cfg(not(paceline_loom))]
 pub mod time;
+#[cfg(all(feature = "hyper", not(paceline_loom)))]
+pub mod hyper;
 
 #[cfg(not(paceline_loom))]
 mod runtime;

@@ -60,13 +60,16 @@ pub(crate) struct Verdict {
     pub(crate) rescues: Counter,
 }
 
-/// Who has asked whether to give way.
+/// Who has asked whether to give way since the slice began.
 #[derive(Clone, Copy, Default)]
 struct Asked {
-    operation: bool,
+    operations: u32,
     /// The slice is spent.
     gave_way: bool,
 }
+
+/// Of so many operations one asks.
+const FREE: u32 = 4;
 
 /// Only the thread that holds the processor may touch this.
 struct Own {
@@ -271,21 +274,22 @@ impl<'a> Lease<'a> {
 
     /// Whether who asks is to give way, since the slice is spent.
     ///
-    /// Nobody is barred for ever. An `operation`, which asks again when it is polled again, goes on
-    /// if it is the first of the slice, be that ever so short. And a task need not return because a
-    /// part of it gives way: it may poll that part again, or the next one. So once a part has given
-    /// way, a coin decides: each goes on in the end, and a task that goes on with whichever part is
-    /// ready gives way as a whole.
+    /// An `operation` of a descriptor or timer takes about a microsecond, and asks again when it is
+    /// polled again: the first three of a slice go on, be it ever so short, and every fourth may come
+    /// to read the clock. A task need not return because a part of it gives way: it may poll that
+    /// part again, or the next one. So that none is barred for ever, once a part has given way a coin
+    /// decides: each goes on in the end, and a task that goes on with whichever part is ready gives
+    /// way as a whole.
     #[inline]
     pub(crate) fn is_to_give_way(self, operation: bool) -> bool {
-        let asked = self.own().asked.get();
-        let spent = if asked.gave_way { self.random(2) == 0 } else { self.slice_is_spent() };
-        let gives_way = spent && (asked.operation || !operation);
-        self.own().asked.set(Asked {
-            operation: asked.operation || operation,
-            gave_way: asked.gave_way || gives_way,
-        });
-        self.counters().forced_yields.add(u64::from(gives_way));
+        let Asked { mut operations, gave_way } = self.own().asked.get();
+        operations = operations.wrapping_add(u32::from(operation));
+        let asks = !operation || (operations >= FREE && (gave_way || operations % FREE == 0));
+        let gives_way = asks && if gave_way { self.random(2) == 0 } else { self.slice_is_spent() };
+        self.own().asked.set(Asked { operations, gave_way: gave_way || gives_way });
+        if gives_way {
+            self.counters().forced_yields.add(1);
+        }
         gives_way
     }
 

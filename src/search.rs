@@ -58,3 +58,12 @@ pub(crate) fn stolen(lease: Lease<'_>, alone: &mut Option<(usize, u32)>) -> Opti
     *alone = lonely;
     None
 }
+
+/// Whether some other worker has more than it is just about to run: what is ready there goes before
+/// what the reactor may bring, which comes in larger batches then.
+pub(crate) fn may_steal(lease: Lease<'_>) -> bool {
+    let others = lease.shared.processors.iter();
+    others
+        .filter(|other| other.index != lease.processor.index)
+        .any(|other| other.open.stealer.len() > 1)
+}

@@ -169,6 +169,12 @@ impl Shared {
         }
     }
 
+    /// Whether somebody else must drive the reactor while this thread works: nobody does, and no
+    /// ticker would notice that a poll lasts.
+    pub(crate) fn hands_over_driving(&self) -> bool {
+        !self.has_ticker() && self.reactor.needs_driver()
+    }
+
     /// Moves what an unheld processor has to where every worker finds it.
     fn unload(&self, processor: usize) {
         let open = &self.processors[processor].open;

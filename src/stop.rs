@@ -70,9 +70,10 @@ impl Shared {
         }
         self.doze.stop();
         let mut due = self.reactor.close();
-        for waker in self.registry.close().into_iter().chain(due.drain()) {
+        for waker in self.registry.close() {
             contain(|| waker.wake());
         }
+        due.drain(|waker| contain(|| waker.wake()));
         true
     }
 

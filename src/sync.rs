@@ -49,18 +49,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     return mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
 }
 
-/// As [`lock`], if nobody has it.
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    #[cfg(paceline_tsan)]
-    return mutex.try_lock();
-    #[cfg(not(paceline_tsan))]
-    return match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(std::sync::TryLockError::WouldBlock) => None,
-    };
-}
-
 /// What a model sees of `event_listener`: a listener hears every notification after its birth.
 #[cfg(paceline_loom)]
 mod event {

@@ -9,17 +9,25 @@ use std::time::{Duration, Instant};
 use crate::config::Ticker;
 use crate::processor::Processor;
 use crate::shared::Shared;
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// While polls run long: a stuck worker is noticed within two of these, once this is the tempo.
 const SHORTEST: Duration = Duration::from_micros(500);
 /// While they are short: 40 wake-ups a second.
 const LONGEST: Duration = Duration::from_millis(25);
+/// The same while nobody drives the reactor, since all who are awake work: should a poll be long, the
+/// others' sockets and timers wait for one or two of these.
+const LONGEST_UNDRIVEN: Duration = Duration::from_millis(5);
+/// The same if a poll was long within the last [`LATELY`].
+const LONGEST_WARY: Duration = Duration::from_millis(1);
+const LATELY: Duration = Duration::from_secs(1);
 
 /// The ticker thread.
 pub(crate) fn run(shared: &Shared) {
     let now = Instant::now();
     let mut tempo = Tempo::new(shared.config.ticker);
     let mut looks: Vec<_> = shared.processors.iter().map(|p| Look::first(p, now)).collect();
+    let mut long_poll_at = None;
     loop {
         let goes_on = match tempo.next {
             Some(tick) => shared.doze.tick(tick),
@@ -28,7 +36,19 @@ pub(crate) fn run(shared: &Shared) {
         if !goes_on {
             return;
         }
-        tempo.saw(look_after(shared, &mut looks));
+        let scene = look_after(shared, &mut looks);
+        if scene == Scene::LongPolls {
+            long_poll_at = Some(Instant::now());
+        }
+        let lately = || long_poll_at.is_some_and(|at: Instant| at.elapsed() < LATELY);
+        tempo.saw(
+            scene,
+            match shared.reactor.needs_driver() {
+                false => LONGEST,
+                true if lately() => LONGEST_WARY,
+                true => LONGEST_UNDRIVEN,
+            },
+        );
     }
 }
 
@@ -62,15 +82,15 @@ impl Tempo {
         });
     }
 
-    fn saw(&mut self, scene: Scene) {
+    fn saw(&mut self, scene: Scene, longest: Duration) {
         self.idle_ticks = if scene == Scene::Idle { self.idle_ticks + 1 } else { 0 };
         let last = self.next;
         match (self.setting, scene, last) {
             (_, Scene::LongPolls, _) | (_, _, None) => self.restart(),
             (Ticker::Every(_), Scene::Idle, Some(_)) if self.idle_ticks > 1 => self.next = None,
             (Ticker::Every(_), ..) => {}
-            (_, Scene::Idle, Some(last)) if last >= LONGEST => self.next = None,
-            (_, _, Some(last)) => self.next = Some((last * 2).min(LONGEST)),
+            (_, Scene::Idle, Some(last)) if last >= longest => self.next = None,
+            (_, _, Some(last)) => self.next = Some((last * 2).min(longest)),
         }
     }
 }
@@ -111,7 +131,7 @@ fn look_after(shared: &Shared, looks: &mut [Look]) -> Scene {
         if slices != look.slices {
             (look.slices, look.since) = (slices, now);
         } else if now.duration_since(look.since) >= shared.config.timeslice {
-            processor.verdict.slice_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            processor.verdict.slice_over.store(true, Relaxed);
         }
     }
     // Left behind when no thread could be had.
@@ -144,7 +164,7 @@ mod tests {
     fn waits(setting: Ticker, scenes: &[Scene]) -> Vec<Option<Duration>> {
         let mut tempo = Tempo::new(setting);
         let after = |scene: &Scene| {
-            tempo.saw(*scene);
+            tempo.saw(*scene, LONGEST);
             tempo.next
         };
         scenes.iter().map(after).collect()

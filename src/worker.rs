@@ -13,7 +13,11 @@ use crate::search;
 use crate::shared::{Parked, Runnable, Shared};
 use crate::spin::Adaptive;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicBool, Ordering::Acquire};
+use crate::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, SeqCst},
+    fence,
+};
 
 /// A thread that works for `shared` when it holds a processor, and else sleeps.
 pub(crate) struct Worker<'a> {
@@ -90,10 +94,14 @@ impl<'a> Worker<'a> {
 
     #[inline]
     fn lease_or_wait(&self) -> Option<Lease<'a>> {
-        self.lease().or_else(|| {
-            self.wait();
-            self.lease()
-        })
+        let mut goes_on = true;
+        loop {
+            let lease = self.lease();
+            if lease.is_some() || !goes_on {
+                return lease;
+            }
+            goes_on = self.wait();
+        }
     }
 
     /// Looks everywhere, for as long as the spin window allows. Leaves the processor counted as
@@ -126,6 +134,9 @@ impl<'a> Worker<'a> {
         current::set_processor(Some(processor));
         let lease = self.lease().expect("just set");
         lease.begin(searching);
+        // Ordering R2: store-load; the alarm was cleared before, the reactor is looked at after.
+        // Pairs with A2 and R1: what was armed by one who still saw it set is seen here.
+        fence(SeqCst);
         if self.shared.reactor.is_used() {
             // If a poll keeps it from looking, somebody else must drive.
             lease.call_watch();
@@ -134,6 +145,8 @@ impl<'a> Worker<'a> {
 
     /// Wakes what the reactor has collected.
     fn deliver(&self, lease: Lease<'_>) {
+        // Before any user code runs: nobody is woken as long as this counts as searching.
+        settle(lease);
         let mut due = lease.take_due();
         current::deliver(&mut due);
         // A waker is a user's code: the processor may be gone.
@@ -162,12 +175,13 @@ impl<'a> Worker<'a> {
     }
 
     /// Sleeps until there is a processor, unless interrupted or closed; drives the reactor
-    /// meanwhile, if nobody else does.
+    /// meanwhile, if nobody else does. False if there is nothing to wait for any more.
     #[cold]
-    fn wait(&self) {
+    fn wait(&self) -> bool {
         if !self.listed.get() && !self.enlist() {
-            return;
+            return false;
         }
+        let mut goes_on = true;
         let (mut due, since) = (Due::default(), Instant::now());
         while self.listed.get() {
             match self.bed.take_mail() {
@@ -175,11 +189,15 @@ impl<'a> Worker<'a> {
                     self.listed.set(false);
                     self.hold(processor, Some(Searching::received()));
                 }
-                Some(Mail::Closed) => self.listed.set(false),
+                Some(Mail::Closed) => {
+                    self.listed.set(false);
+                    goes_on = false;
+                }
                 None if !due.is_empty() || self.is_interrupted() => {
                     if self.shared.idle.withdraw(&self.me()) {
                         self.listed.set(false);
                         self.acquire();
+                        goes_on = !self.is_interrupted();
                     } else {
                         // It was chosen: mail is on its way.
                         self.bed.sleep(None);
@@ -191,7 +209,14 @@ impl<'a> Worker<'a> {
         if due.is_empty() || due.has_sources() {
             self.spin.slept(since.elapsed());
         }
+        if let Some(lease) = self.lease().filter(|_| !due.is_empty()) {
+            settle(lease);
+            if self.shared.hands_over_driving() {
+                lease.counters().wakes.add(self.shared.wake(1).unwrap_or(0));
+            }
+        }
         current::deliver(&mut due);
+        goes_on
     }
 
     /// Of a thread that gave its processor away, or never had one.
@@ -230,7 +255,7 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
     }
     let Some((runnable, left)) = lease.queue().pop() else {
         let injected = search::injected(lease);
-        if injected.is_none() {
+        if injected.is_none() && !search::may_steal(lease) {
             lease.look_at_reactor();
         }
         return injected;
@@ -272,9 +297,7 @@ fn settle(lease: Lease<'_>) {
     if let Some(searching) = lease.take_searching() {
         let shared = lease.shared;
         let more = || {
-            !lease.queue().is_empty()
-                || !shared.injector.is_empty()
-                || (!shared.has_ticker() && shared.reactor.needs_driver())
+            !lease.queue().is_empty() || !shared.injector.is_empty() || shared.hands_over_driving()
         };
         if let Some(wake) = shared.idle.found(searching, more) {
             lease.counters().wakes.add(u64::from(shared.deliver(wake).is_ok()));

@@ -54,6 +54,20 @@ fn a_runtime_in_a_forked_child_is_an_error_and_a_new_one_works() {
             let _guard = handle.enter();
             futures::executor::block_on(Timer::after(Duration::from_millis(1)));
         })));
+        // The poller is shared with the child, which must leave the parent's registrations alone.
+        let _guard = handle.enter();
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (near, far) = (Async::new(near).unwrap(), Async::new(far).unwrap());
+        let mut near = Some(near);
+        assert!(in_child(|| near.take().is_some()));
+        let near = near.unwrap();
+        runtime.block_on(async {
+            let read = near.read_with(|mut near| std::io::Read::read(&mut near, &mut [0; 8]));
+            let write = far.write_with(|mut far| std::io::Write::write(&mut far, b"ping"));
+            let (read, written) = futures::future::join(read, write).await;
+            assert_eq!((read.unwrap(), written.unwrap()), (4, 4));
+        });
+        drop((near, far, _guard));
         assert!(in_child(|| {
             let mine = Runtime::new().unwrap();
             mine.block_on(async {

@@ -540,7 +540,9 @@ async fn always_ready(socket: &Socket, computing: Duration) {
 fn an_always_ready_descriptor_does_not_hold_its_worker() {
     on_each(|runtime| {
         for computing in [Duration::ZERO, Duration::from_micros(30)] {
-            let (socket, _far) = half_on(&runtime);
+            let (socket, mut far) = half_on(&runtime);
+            // Never read, so that it stays readable.
+            far.write_all(b"!").unwrap();
             let yields_before = runtime.metrics().total().forced_yields;
             let stop = Arc::new(AtomicBool::new(false));
             let stopped = stop.clone();
@@ -581,6 +583,35 @@ fn a_timeout_ends_an_always_ready_descriptor() {
             runtime.block_on(hog()).unwrap_err();
             open();
         }
+    });
+}
+
+/// What a library does that reads by its own means.
+#[test]
+fn readiness_is_the_systems_also_when_somebody_else_reads() {
+    on_each(|runtime| {
+        let (near, far) = runtime.block_on(async { pair() });
+        let (calls, written) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (counted, wrote) = (calls.clone(), written.clone());
+        let reader = runtime.spawn(async move {
+            let mut read = 0;
+            while read < 100 {
+                near.readable().await.unwrap();
+                counted.fetch_add(1, SeqCst);
+                let mut socket = near.get_ref();
+                read += socket.read(&mut [0; 1]).expect("ready, by what the system says");
+                assert!(read <= wrote.load(SeqCst));
+            }
+        });
+        runtime.block_on(async {
+            for _ in 0..100 {
+                written.fetch_add(1, SeqCst);
+                far.write_with(|mut far| far.write(b"!")).await.unwrap();
+                yield_now().await;
+            }
+            reader.await;
+        });
+        assert_eq!(calls.load(SeqCst), 100);
     });
 }
 

@@ -315,6 +315,7 @@ fn a_waker_may_arm_a_timer() {
             // It fires although it is dropped nowhere: it is leaked, as the waker lasts.
             std::mem::forget(arm_soon(&fired));
         });
+        // Not awaited: what counts is who calls the waker.
         let _timer = runtime.block_on(poll_fn(|_| Poll::Ready(arm_soon(&waker))));
         told.recv().unwrap();
     });

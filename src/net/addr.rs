@@ -254,7 +254,8 @@ mod tests {
         ] {
             assert_eq!(read, Some(vec![addr4]));
         }
-        for read in [read(&addr6), read((v6, 80)), read("[::1]:80"), read(("::1", 80))] {
+        let by_reference = &addr6;
+        for read in [read(by_reference), read((v6, 80)), read("[::1]:80"), read(("::1", 80))] {
             assert_eq!(read, Some(vec![addr6]));
         }
         let both = [addr4, addr6];

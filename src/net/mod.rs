@@ -17,8 +17,9 @@
 //!
 //! Descriptors that this module does not know are what [`Async`](crate::Async) is for.
 
-mod addr;
 #[macro_use]
+mod macros;
+mod addr;
 mod socket;
 mod split;
 mod tcp;

@@ -8,15 +8,17 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use crate::clock;
+use crate::contain::contain;
 use crate::park::{Bed, Sleeper};
 use crate::reactor::alarm::Alarm;
 use crate::reactor::descriptor::{Borrowed, Raw, raw};
 use crate::reactor::poll::{Collected, Limit, Poll};
+use crate::reactor::role::{Missed, Role};
 use crate::reactor::source::Both;
 use crate::reactor::sources::{self, Sources};
 use crate::reactor::timers::{NEVER, Owner, Shard};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use crate::sync::{Arc, Mutex, MutexGuard, lock, try_lock};
+use crate::sync::{Arc, Mutex, lock};
 
 /// More shards than this are not worth the driver's look at each.
 const MOST_SHARDS: usize = 64;
@@ -46,10 +48,15 @@ impl Due {
         !self.sources.is_empty()
     }
 
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Waker> + '_ {
-        self.timers.sort_by_key(|timer| timer.0);
-        let timers = self.timers.drain(..).map(|(_, waker)| waker);
-        timers.chain(self.sources.drain(..))
+    /// Hands them out.
+    pub(crate) fn drain(&mut self, mut wake: impl FnMut(Waker)) {
+        if !self.timers.is_empty() {
+            self.timers.sort_by_key(|timer| timer.0);
+            self.timers.drain(..).for_each(|(_, waker)| wake(waker));
+        }
+        if !self.sources.is_empty() {
+            self.sources.drain(..).for_each(wake);
+        }
     }
 
     /// Gives back what a large batch took.
@@ -59,8 +66,8 @@ impl Due {
     }
 }
 
-/// What belongs to the role.
-struct Role {
+/// What belongs to the role of the driver.
+struct Part {
     collected: Option<Collected>,
     /// When timers fired for the last time.
     fired: u64,
@@ -73,8 +80,7 @@ pub(crate) struct Reactor {
     sources: Sources<Waker, Raw>,
     source_count: AtomicUsize,
     timers: Box<[Owner<Waker>]>,
-    /// Whoever has the lock drives; nobody waits for it.
-    role: Mutex<Role>,
+    role: CachePadded<Role<Part, Arc<Sleeper>>>,
     alarm: CachePadded<Alarm>,
     /// Who sleeps here.
     sleeping: Mutex<Option<Arc<Sleeper>>>,
@@ -90,7 +96,7 @@ impl Reactor {
             sources: Sources::new(),
             source_count: AtomicUsize::new(0),
             timers: (0..shards).map(|_| Owner::new()).collect(),
-            role: Mutex::new(Role { collected: None, fired: 0 }),
+            role: CachePadded::new(Role::new(Part { collected: None, fired: 0 })),
             alarm: CachePadded::new(Alarm::new()),
             sleeping: Mutex::new(None),
             closed: AtomicBool::new(false),
@@ -145,7 +151,7 @@ impl Reactor {
         let (key, registered) = self.sources.insert(raw(descriptor));
         // SAFETY: the caller deregisters it.
         if let Err(error) = unsafe { poll.add(descriptor, key) } {
-            self.sources.remove(key);
+            drop(self.sources.remove(key));
             return Err(error);
         }
         self.source_count.fetch_add(1, SeqCst);
@@ -159,7 +165,9 @@ impl Reactor {
     pub(crate) fn deregister(&self, descriptor: Borrowed<'_>, key: usize) -> io::Result<()> {
         let deleted = self.poll()?.delete(descriptor);
         self.source_count.fetch_sub(1, SeqCst);
-        self.sources.remove(key);
+        let removed = self.sources.remove(key);
+        // It may hold wakers.
+        contain(|| drop(removed));
         deleted
     }
 
@@ -234,23 +242,44 @@ impl Reactor {
         if sources == 0 && first == NEVER {
             return;
         }
-        let Some(mut role) = try_lock(&self.role) else { return };
-        if sources > 0 {
-            // A broken poller is found again by who sleeps in it.
-            let _ = self.collect(&mut role, Limit::Now, due);
-        }
-        if first != NEVER {
-            self.fire(&mut role, due);
-        }
+        let Some(mut role) = self.role.take() else { return };
+        role.with(|part| {
+            if sources > 0 {
+                // A broken poller is found again by who sleeps in it.
+                let _ = self.collect(part, Limit::Now, due);
+            }
+            if first != NEVER {
+                self.fire(part, due);
+            }
+        });
     }
 
     /// Sleeps: in the reactor if nobody else does, else in bed. Collects what is due afterwards.
     pub(crate) fn sleep(&self, bed: &Bed, due: &mut Due) {
-        let Some(mut role) = try_lock(&self.role) else {
-            return bed.sleep(None);
+        let role = match self.role.take() {
+            Some(role) => Some(role),
+            // Somebody sleeps here.
+            None if self.alarm.is_set() => None,
+            // Somebody only looks in, and may be busy for long afterwards: to be told then.
+            None => self.role.take_or_be_told(|| bed.sleeper().clone()),
         };
+        match role {
+            Some(mut role) => {
+                if role.with(|part| self.drive(part, bed, due)).is_err() && due.is_empty() {
+                    drop(role);
+                    // A broken poller must not become a busy loop: whoever has something to say
+                    // unparks.
+                    bed.sleep(Some(REST));
+                }
+            }
+            None => bed.sleep(None),
+        }
+    }
+
+    /// Sleeps in the poller, or in bed until a timer is due.
+    fn drive(&self, part: &mut Part, bed: &Bed, due: &mut Due) -> io::Result<()> {
         *lock(&self.sleeping) = Some(bed.sleeper().clone());
-        let rested = role.fired + REST.as_nanos() as u64;
+        let rested = part.fired + REST.as_nanos() as u64;
         let until = self.alarm.set(rested, || self.first_deadline());
         let timed = until < NEVER;
         let left = timed.then(|| Duration::from_nanos(until.saturating_sub(clock::now())));
@@ -263,7 +292,7 @@ impl Reactor {
                 Some(left) => Limit::Until { left, moment: until },
             };
             let mut slept = Ok(());
-            bed.sleep_in(|| slept = self.collect(&mut role, limit, due));
+            bed.sleep_in(|| slept = self.collect(part, limit, due));
             slept
         } else {
             bed.sleep(left);
@@ -272,41 +301,31 @@ impl Reactor {
         self.alarm.clear();
         *lock(&self.sleeping) = None;
         if timed {
-            self.fire(&mut role, due);
+            self.fire(part, due);
         }
-        drop(role);
-        if slept.is_err() && due.is_empty() {
-            // A broken poller must not become a busy loop: whoever has something to say unparks.
-            bed.sleep(Some(REST));
-        }
+        slept
     }
 
-    fn collect(
-        &self,
-        role: &mut MutexGuard<'_, Role>,
-        limit: Limit,
-        due: &mut Due,
-    ) -> io::Result<()> {
+    fn collect(&self, part: &mut Part, limit: Limit, due: &mut Due) -> io::Result<()> {
         let poll = self.poll()?;
-        let collected = role.collected.get_or_insert_with(Collected::new);
+        let collected = part.collected.get_or_insert_with(Collected::new);
         poll.wait(collected, limit)?;
         self.sources.deliver(collected.iter(), &mut due.sources, |key, raw, wanted| {
-            // A source that cannot be armed is being closed.
-            let _ = self.arm(key, *raw, wanted);
+            self.arm(key, *raw, wanted).is_ok()
         });
         Ok(())
     }
 
-    fn fire(&self, role: &mut Role, due: &mut Due) {
+    fn fire(&self, part: &mut Part, due: &mut Due) {
         let now = clock::now();
-        if now < role.fired + REST.as_nanos() as u64 {
+        if now < part.fired + REST.as_nanos() as u64 {
             return;
         }
         for shard in &self.timers {
             shard.fire(now, &mut due.timers);
         }
         if !due.timers.is_empty() {
-            role.fired = now;
+            part.fired = now;
         }
     }
 
@@ -319,9 +338,15 @@ impl Reactor {
         }
         let both = Both { read: true, write: true };
         for registered in self.sources.all() {
-            registered.source.event(both, both, &mut due.sources, |_| ());
+            registered.source.event(both, both, &mut due.sources, |_| true);
         }
         due
+    }
+}
+
+impl Missed for Arc<Sleeper> {
+    fn tell(self) {
+        self.unpark();
     }
 }
 

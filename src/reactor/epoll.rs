@@ -129,7 +129,9 @@ impl Direct {
         };
         let once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let setting = Itimerspec { it_interval: once, it_value: value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting)?;
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting).inspect_err(|_| {
+            self.set_for.store(0, Relaxed);
+        })?;
         Ok(())
     }
 }
@@ -140,12 +142,14 @@ fn event(event: &epoll::Event) -> Option<Event> {
         return None;
     }
     let both = EventFlags::HUP | EventFlags::ERR;
-    let (read_end, write_end) =
-        (flags.intersects(both | EventFlags::RDHUP), flags.intersects(both));
+    // Urgent data: a read stops at their place, so that a short count does not mean that nothing is
+    // left, until an operation would block.
+    let read = both | EventFlags::RDHUP | EventFlags::PRI;
+    let (read_end, write_end) = (flags.intersects(read), flags.intersects(both));
     Some(Event {
         key: key as usize,
         ready: Both {
-            read: read_end || flags.intersects(EventFlags::IN | EventFlags::PRI),
+            read: read_end || flags.intersects(EventFlags::IN),
             write: write_end || flags.intersects(EventFlags::OUT),
         },
         ended: Both { read: read_end, write: write_end },

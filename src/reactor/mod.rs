@@ -21,6 +21,7 @@ mod direct;
 mod direct;
 #[cfg(not(paceline_loom))]
 mod poll;
+mod role;
 pub(crate) mod source;
 pub(crate) mod sources;
 pub(crate) mod timers;

@@ -88,7 +88,12 @@ impl Poll {
         let interest = polling::Event::new(key, self.edge, self.edge);
         let raw = super::descriptor::raw(descriptor);
         // SAFETY: the caller deletes it in time.
-        unsafe { self.poller.add_with_mode(raw, interest, self.mode()) }
+        let added = unsafe { self.poller.add_with_mode(raw, interest, self.mode()) };
+        if added.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::AlreadyExists) {
+            // What the system refused may still be in the poller's own books.
+            let _ = self.poller.delete(descriptor);
+        }
+        added
     }
 
     /// Without edge mode: asks for the next event of these directions.

@@ -49,6 +49,7 @@ struct Readiness {
     drained: AtomicUsize,
     /// The event that told that nothing will block any more: the peer has closed, or an error is
     /// pending. No event may follow. [`NOT_ENDED`] again if an operation would block after all.
+    /// Urgent data count as well: only an operation that would block tells that nothing is left.
     ended: AtomicUsize,
 }
 
@@ -191,13 +192,14 @@ impl<W> Source<W> {
     }
 
     /// An event: who waited for it goes to `due`. Directions in `ended` block no more.
-    /// `arm` is told, under the lock, for which directions somebody still waits.
+    /// `arm` is told, under the lock, for which directions somebody still waits; if it cannot see to
+    /// that, they are due as well, and find out why when they wait again.
     pub(crate) fn event(
         &self,
         ready: Both,
         ended: Both,
-        due: &mut impl Extend<W>,
-        arm: impl FnOnce(Both),
+        due: &mut Vec<W>,
+        arm: impl FnOnce(Both) -> bool,
     ) {
         let mut guarded = lock(&self.guarded);
         for direction in [Direction::Read, Direction::Write] {
@@ -211,11 +213,23 @@ impl<W> Source<W> {
             }
             // Ordering S2: release; pairs with S1.
             readiness.events.store(event, Release);
-            let waiters = &mut guarded.waiters[direction as usize];
-            due.extend(waiters.polled.take());
-            due.extend(waiters.waiting.drain(..).map(|(_, waiter)| waiter));
+            guarded.waiters[direction as usize].leave(due);
         }
-        arm(guarded.wanted());
+        if !arm(guarded.wanted()) {
+            guarded.waiters.iter_mut().for_each(|waiters| waiters.leave(due));
+        }
+    }
+}
+
+impl<W> Waiters<W> {
+    #[inline]
+    fn leave(&mut self, due: &mut Vec<W>) {
+        if let Some(waiter) = self.polled.take() {
+            due.push(waiter);
+        }
+        if !self.waiting.is_empty() {
+            due.extend(self.waiting.drain(..).map(|(_, waiter)| waiter));
+        }
     }
 }
 
@@ -242,7 +256,7 @@ mod tests {
 
     fn event(source: &Source<u32>) -> Vec<u32> {
         let mut due = Vec::new();
-        source.event(READ, NEITHER, &mut due, |_| ());
+        source.event(READ, NEITHER, &mut due, |_| true);
         due
     }
 
@@ -282,7 +296,7 @@ mod tests {
         let source = Source::<u32>::new();
         source.drained(Read, source.ready(Read).unwrap());
         assert!(source.ready(Read).is_none());
-        source.event(READ, READ, &mut Vec::new(), |_| ());
+        source.event(READ, READ, &mut Vec::new(), |_| true);
         source.drained(Read, source.ready(Read).unwrap());
         assert!(source.ready(Read).is_some());
         // It was an error, say, that has been taken since.
@@ -299,7 +313,10 @@ mod tests {
         let mut wanted = Vec::new();
         source.wait_polled(Write, |_| false, || 1, |both| wanted.push(both));
         source.wait_polled(Read, |_| false, || 2, |both| wanted.push(both));
-        source.event(READ, NEITHER, &mut Vec::new(), |both| wanted.push(both));
+        source.event(READ, NEITHER, &mut Vec::new(), |both| {
+            wanted.push(both);
+            true
+        });
         let (both, write) = (Both { read: true, write: true }, Both { read: false, write: true });
         assert_eq!(wanted, [write, both, write]);
     }
@@ -322,7 +339,7 @@ mod models {
                     data.store(1, Relaxed);
                     let mut due = Vec::new();
                     let read = Both { read: true, write: false };
-                    source.event(read, Both::default(), &mut due, |_| ());
+                    source.event(read, Both::default(), &mut due, |_| true);
                     due.len()
                 })
             };
@@ -361,7 +378,7 @@ mod models {
                 loom::thread::spawn(move || {
                     let mut due = Vec::new();
                     let read = Both { read: true, write: false };
-                    source.event(read, Both::default(), &mut due, |_| ());
+                    source.event(read, Both::default(), &mut due, |_| true);
                     due.len()
                 })
             };

@@ -37,19 +37,18 @@ impl<W, R> Sources<W, R> {
 
     /// The poller reports it no more. What it reported before may come later, under a key that is
     /// another's by then: that one tries once for nothing.
-    pub(crate) fn remove(&self, key: usize) {
-        let removed = lock(&self.sources).remove(key);
-        // Outside of the lock: it may hold wakers.
-        drop(removed);
+    #[must_use]
+    pub(crate) fn remove(&self, key: usize) -> Arc<Registered<W, R>> {
+        lock(&self.sources).remove(key)
     }
 
     /// Delivers what the poller reported: who waited goes to `due`. `arm` is told of what is still
-    /// waited for, with the source locked.
+    /// waited for, with the source locked, and says whether that will be reported.
     pub(crate) fn deliver(
         &self,
         events: impl Iterator<Item = Event>,
-        due: &mut impl Extend<W>,
-        arm: impl Fn(usize, &R, Both),
+        due: &mut Vec<W>,
+        arm: impl Fn(usize, &R, Both) -> bool,
     ) {
         let sources = lock(&self.sources);
         for Event { key, ready, ended } in events {
@@ -79,7 +78,7 @@ mod models {
 
     fn event(sources: &Sources<u32, ()>, key: usize) -> Vec<u32> {
         let (mut due, event) = (Vec::new(), Event { key, ready: READ, ended: Both::default() });
-        sources.deliver([event].into_iter(), &mut due, |_, (), _| ());
+        sources.deliver([event].into_iter(), &mut due, |_, (), _| true);
         due
     }
 
@@ -102,7 +101,7 @@ mod models {
                 let sources = sources.clone();
                 loom::thread::spawn(move || event(&sources, key))
             };
-            sources.remove(key);
+            drop(sources.remove(key));
             drop(old);
             let (again, new) = sources.insert(());
             assert_eq!(key, again);

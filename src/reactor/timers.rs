@@ -60,15 +60,23 @@ impl<W> Armed<W> {
 
     /// Gives up the place. Returns who waited, unless the timer has fired.
     pub(crate) fn give_up(self) -> Option<W> {
-        // Its drop gives up the place once more.
-        let this = std::mem::ManuallyDrop::new(self);
-        this.shard().give_up(this.key, this.bucket)
+        // Its drop would give up the place once more.
+        std::mem::ManuallyDrop::new(self).leave()
+    }
+
+    /// To be called once, last.
+    #[inline]
+    fn leave(&self) -> Option<W> {
+        let (waiter, kept) = self.shard().give_up(self.key, self.bucket);
+        // The shard goes with it, if this was the last place.
+        drop(kept);
+        waiter
     }
 }
 
 impl<W> Drop for Armed<W> {
     fn drop(&mut self) {
-        drop(self.shard().give_up(self.key, self.bucket));
+        drop(self.leave());
     }
 }
 
@@ -143,9 +151,10 @@ impl<W> Shard<W> {
         Ok((Armed { shard: self, key, bucket }, first))
     }
 
-    /// Takes a timer out. None if it has fired.
+    /// Takes a timer out: who waited, unless it has fired; and the shard itself, if it was the last
+    /// place of one without an owner.
     #[inline]
-    fn give_up(&self, key: Key, bucket: usize) -> Option<W> {
+    fn give_up(&self, key: Key, bucket: usize) -> (Option<W>, Option<Arc<Self>>) {
         let mut timers = lock(&self.timers);
         let waiter = timers.remove(key, bucket);
         if timers.live == 0 && waiter.is_some() {
@@ -153,13 +162,8 @@ impl<W> Shard<W> {
             self.earliest.store(NEVER, Relaxed);
         }
         timers.places -= 1;
-        if timers.places == 0 {
-            let kept = timers.kept.take();
-            drop(timers);
-            // The shard, perhaps.
-            drop(kept);
-        }
-        waiter
+        let kept = if timers.places == 0 { timers.kept.take() } else { None };
+        (waiter, kept)
     }
 
     /// Takes out whoever waits for a moment up to `now`, each with its deadline.
@@ -327,7 +331,9 @@ impl<W> Timers<W> {
     }
 
     fn fire(&mut self, now: u64, due: &mut Vec<(u64, W)>) {
-        self.last = self.last.max(now);
+        // Not the time of another CPU's clock that is behind: what is filed is later than `last`.
+        let now = now.max(self.last);
+        self.last = now;
         for index in occupied(self.occupied) {
             if self.buckets[index].earliest <= now {
                 self.look_through(index, now, due);

@@ -211,6 +211,7 @@ fn arm(at: u64, waker: Waker) -> Armed<Waker> {
     });
     armed.unwrap_or_else(|Closed(waker)| {
         let shared = &default_runtime().handle().shared;
+        shared.origin.check();
         let armed = arm_on(shared, 0, at, waker);
         see_to_driver(shared);
         armed.unwrap_or_else(|_| unreachable!("the default runtime never stops"))
