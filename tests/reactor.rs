@@ -983,7 +983,7 @@ fn a_runtime_is_dropped_amid_traffic() {
 #[cfg(target_os = "linux")]
 mod alone {
     use super::*;
-    use common::{alone, settled, threads_and_switches};
+    use common::{alone, descriptors, settled, threads_and_switches};
     use std::collections::{BTreeMap, BTreeSet};
 
     /// The threads of this process, with their names.
@@ -1067,6 +1067,23 @@ mod alone {
             start_traffic(&runtime).into_iter().for_each(block_foreign);
             drop(tasks);
             until(|| runtime.metrics().sources + runtime.metrics().timers == 0);
+        });
+    }
+
+    #[test]
+    fn a_dropped_runtime_leaves_no_descriptors_behind() {
+        alone("alone::a_dropped_runtime_leaves_no_descriptors_behind", || {
+            let before = descriptors();
+            for round in 0..300 {
+                let runtime = runtime(1 + round % 4);
+                let traffic = start_traffic(&runtime);
+                runtime.block_on(async { spawn(sleep(MS / 10)).await });
+                if round % 2 == 0 {
+                    traffic.into_iter().for_each(|task| runtime.block_on(task));
+                }
+                drop(runtime);
+            }
+            assert_eq!(descriptors(), before);
         });
     }
 
