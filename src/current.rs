@@ -19,8 +19,9 @@ struct This {
     /// `enter` guards within the innermost frame.
     entered: Cell<bool>,
     unconstrained: Cell<bool>,
-    /// This thread calls the wakers of timers and descriptors, in no task's poll.
-    delivering: Cell<bool>,
+    /// This thread calls the wakers of timers and descriptors, in no task's poll: of one that was set
+    /// on this processor.
+    delivering: Cell<Option<usize>>,
     /// How often it was asked whether to give way without a slice.
     questions: Cell<u32>,
 }
@@ -34,7 +35,7 @@ thread_local! {
             frame: Cell::new(ptr::null()),
             entered: Cell::new(false),
             unconstrained: Cell::new(false),
-            delivering: Cell::new(false),
+            delivering: Cell::new(None),
             questions: Cell::new(0),
         }
     };
@@ -198,10 +199,13 @@ pub(crate) fn is_unconstrained() -> bool {
     THIS.with(|this| this.unconstrained.get())
 }
 
-/// Calls wakers that the reactor has collected: what they wake goes to the queue, not to the slot.
+/// Calls wakers that the reactor has collected: what they wake goes to a queue, not to the slot.
 pub(crate) fn deliver(due: &mut Due) {
-    let before = THIS.with(|this| this.delivering.replace(true));
-    due.drain(|waker| contain(|| waker.wake()));
+    let before = THIS.with(|this| this.delivering.get());
+    due.drain(|waker, home| {
+        THIS.with(|this| this.delivering.set(Some(home)));
+        contain(|| waker.wake());
+    });
     THIS.with(|this| this.delivering.set(before));
 }
 
@@ -213,7 +217,8 @@ pub(crate) fn count_question() -> u32 {
     })
 }
 
+/// The processor on which the task was that is being woken by the reactor, if one is.
 #[inline]
-pub(crate) fn is_delivering() -> bool {
+pub(crate) fn delivering() -> Option<usize> {
     THIS.with(|this| this.delivering.get())
 }

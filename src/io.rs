@@ -14,9 +14,9 @@ use futures_io::{AsyncRead, AsyncWrite};
 use crate::contain::contain;
 use crate::cooperate::poll_if_due;
 use crate::current;
-use crate::reactor::Registered;
 use crate::reactor::descriptor::{AsDescriptor, borrow};
 use crate::reactor::source::{Direction, Number, Seen, Wait};
+use crate::reactor::{NOWHERE, Registered, Waiter};
 use crate::runtime::Handle;
 use crate::shared::Shared;
 use crate::sync::Arc;
@@ -356,13 +356,22 @@ impl Registration {
 
     fn wait(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<Seen>> {
         let source = &self.registered.source;
+        let home = self.home();
         self.wait_with(direction, cx, |waker, arm| {
-            let is_same = |old: &Waker| old.will_wake(waker);
-            let (wait, old) = source.wait_polled(direction, is_same, || waker.clone(), arm);
-            // Another task that polled: it is to ask again, rather than to wait for nothing.
-            contain(|| old.into_iter().for_each(Waker::wake));
+            let is_same = |old: &Waiter| old.home == home && old.waker.will_wake(waker);
+            let waiter = || Waiter { waker: waker.clone(), home };
+            let (wait, old) = source.wait_polled(direction, is_same, waiter, arm);
+            if let Some(old) = old.filter(|old| !old.waker.will_wake(waker)) {
+                // Another task that polled: it is to ask again, rather than to wait for nothing.
+                contain(|| old.waker.wake());
+            }
             wait
         })
+    }
+
+    /// The processor on which this thread waits.
+    fn home(&self) -> usize {
+        current::lease(&*self.shared).map_or(NOWHERE, |lease| lease.processor.index)
     }
 
     fn wait_with(
@@ -423,7 +432,8 @@ impl Future for Readiness<'_> {
         match source.ready(direction) {
             Some(seen) => registration.try_on(seen, cx),
             None => registration.wait_with(direction, cx, |waker, arm| {
-                source.wait_numbered(direction, number, waker.clone(), arm).0
+                let waiter = Waiter { waker: waker.clone(), home: registration.home() };
+                source.wait_numbered(direction, number, waiter, arm).0
             }),
         }
     }

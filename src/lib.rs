@@ -78,7 +78,7 @@
 //! takes it from there, with what it looks at ([`search`], [`slice`](mod@slice), [`cadence`],
 //! [`backlog`]) and how a task gives way ([`cooperate`]); what a worker holds and where that is
 //! noted ([`processor`], [`current`], [`shared`]); who sleeps and who is woken ([`idle`], [`park`],
-//! [`spin`]); what wakes them from outside ([`reactor`], [`clock`]); who looks after them ([`ticker`],
+//! [`spin`], [`contention`]); what wakes them from outside ([`reactor`], [`clock`]); who looks after them ([`ticker`],
 //! [`doze`]); how it ends ([`registry`], [`tally`],
 //! [`closing`], [`stop`]); what tasks await ([`io`], [`net`], [`time`], and `hyper`
 //! for libraries that want it so); the public runtime on top, with
@@ -95,6 +95,7 @@ mod schedule;
 mod slot;
 mod queue;
 mod injector;
+mod inbox;
 
 #[cfg(not(paceline_loom))]
 mod worker;
@@ -117,6 +118,8 @@ mod idle;
 #[cfg(not(paceline_loom))]
 mod park;
 mod spin;
+#[cfg(not(paceline_loom))]
+mod contention;
 
 mod reactor;
 #[cfg(not(paceline_loom))]

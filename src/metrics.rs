@@ -100,7 +100,7 @@ impl WorkerMetrics {
             spins_won: counters.spins_won.get(),
             parks: counters.parks.get(),
             rescues: processor.verdict.rescues.get(),
-            queue_depth: processor.open.stealer.len(),
+            queue_depth: processor.open.stealer.len() + processor.inbox.len(),
         }
     }
 

@@ -12,6 +12,7 @@ use crossbeam_utils::CachePadded;
 use crate::backlog::Backlog;
 use crate::cadence::Cadence;
 use crate::idle::Searching;
+use crate::inbox::Inbox;
 use crate::queue::{Owner, Stealer};
 use crate::reactor::Due;
 use crate::shared::{Runnable, Shared};
@@ -82,6 +83,8 @@ struct Own {
     backlog: Backlog,
     /// What the reactor has collected for the holder, which is to be woken before anything else.
     due: RefCell<Due>,
+    /// The holder's thread lost its CPU to others lately.
+    contended: Cell<bool>,
     /// The ticker was seen awake since the processor was taken, and stays awake until it is idle.
     watched: Cell<bool>,
     /// Since the slice began.
@@ -100,6 +103,7 @@ pub(crate) struct Open {
 pub(crate) struct Processor {
     pub(crate) index: usize,
     own: CachePadded<Own>,
+    pub(crate) inbox: CachePadded<Inbox<Runnable>>,
     pub(crate) open: CachePadded<Open>,
     pub(crate) verdict: CachePadded<Verdict>,
 }
@@ -125,10 +129,12 @@ impl Processor {
                 yielded: Cell::new(None),
                 backlog: Backlog::default(),
                 due: RefCell::default(),
+                contended: Cell::new(false),
                 watched: Cell::new(false),
                 asked: Cell::default(),
                 random: Cell::new(0x9e37_79b9 ^ (index as u32 + 1)),
             }),
+            inbox: CachePadded::new(Inbox::new()),
             open: CachePadded::new(Open {
                 slot: Slot::new(),
                 counters: Counters::default(),
@@ -198,6 +204,31 @@ impl<'a> Lease<'a> {
     pub(crate) fn push(self, runnable: Runnable) {
         self.queue().push(runnable);
         self.call_watch();
+    }
+
+    /// A task was woken by what it waited for, on the processor `home`: it goes to the worker there,
+    /// if there is one, else to the queue's tail here.
+    #[inline]
+    pub(crate) fn send_home(self, runnable: Runnable, home: usize) {
+        match self.shared.processors.get(home) {
+            Some(other) if home != self.processor.index && other.inbox.is_open() => {
+                other.inbox.leave(runnable, |back| self.push(back));
+            }
+            _ => self.push(runnable),
+        }
+    }
+
+    /// What others have left for this worker: the oldest, and the others to the queue.
+    #[inline]
+    pub(crate) fn pop_inbox(self) -> Option<Runnable> {
+        let first = self.processor.inbox.pop(|runnable| self.queue().push(runnable))?;
+        self.call_watch();
+        Some(first)
+    }
+
+    /// This thread is about to give up the processor: what was left for it is in the queue.
+    pub(crate) fn close_inbox(self) {
+        self.processor.inbox.close(|runnable| self.queue().push(runnable));
     }
 
     /// A task that woke itself while it ran gives way to all others. If there are none it is next:
@@ -314,6 +345,18 @@ impl<'a> Lease<'a> {
         self.own().searching.set(Some(searching));
     }
 
+    /// Whether a worker with nothing to do may keep its CPU to look for more: not if others want the
+    /// CPU, unless it is the only worker that is awake. It goes to sleep in the reactor, which costs
+    /// no more if there is something, and then collects more at once.
+    pub(crate) fn may_linger(self) -> bool {
+        !self.own().contended.get()
+            || self.shared.idle.idle_processors() + 1 >= self.shared.processors.len()
+    }
+
+    pub(crate) fn set_contended(self, contended: bool) {
+        self.own().contended.set(contended);
+    }
+
     /// Looks whether the reactor has anything. True if so: see [`take_due`](Self::take_due).
     pub(crate) fn look_at_reactor(self) -> bool {
         let mut due = self.own().due.borrow_mut();
@@ -338,6 +381,7 @@ impl<'a> Lease<'a> {
 
     /// This thread just got the processor.
     pub(crate) fn begin(self, searching: Option<Searching>) {
+        self.processor.inbox.open();
         self.own().searching.set(searching);
         self.own().watched.set(false);
         self.own().backlog.clear();

@@ -13,8 +13,10 @@ pub(crate) fn schedule(runnable: Runnable, info: ScheduleInfo) {
     let shared = runnable.metadata().shared;
     match current::lease(shared) {
         Some(lease) if info.woken_while_running => lease.push_yielded(runnable),
-        Some(lease) if current::is_delivering() => lease.push(runnable),
-        Some(lease) => lease.wake(runnable),
+        Some(lease) => match current::delivering() {
+            None => lease.wake(runnable),
+            Some(home) => lease.send_home(runnable, home),
+        },
         None => from_outside(shared, runnable),
     }
 }

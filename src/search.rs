@@ -59,11 +59,21 @@ pub(crate) fn stolen(lease: Lease<'_>, alone: &mut Option<(usize, u32)>) -> Opti
     None
 }
 
-/// Whether some other worker has more than it is just about to run: what is ready there goes before
-/// what the reactor may bring, which comes in larger batches then.
-pub(crate) fn may_steal(lease: Lease<'_>) -> bool {
-    let others = lease.shared.processors.iter();
-    others
-        .filter(|other| other.index != lease.processor.index)
-        .any(|other| other.open.stealer.len() > 1)
+/// Half of what was left for some other worker, which does not come round to it.
+pub(crate) fn left_behind(lease: Lease<'_>) -> Option<Runnable> {
+    let mut others =
+        lease.shared.processors.iter().filter(|other| other.index != lease.processor.index);
+    let mut taken = 1;
+    let runnable = others.find_map(|other| {
+        other.inbox.pop_half(|runnable| {
+            taken += 1;
+            lease.queue().push(runnable);
+        })
+    })?;
+    lease.counters().steals.add(1);
+    lease.counters().stolen.add(taken);
+    if taken > 1 {
+        lease.call_watch();
+    }
+    Some(runnable)
 }

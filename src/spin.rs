@@ -10,8 +10,6 @@ pub(crate) struct Window(Duration);
 /// About one wake-up of a parked thread (20 to 45 µs on the hosts measured, see
 /// benches/README.md): work that arrives within it costs less than the park would have.
 const FIXED: Duration = Duration::from_micros(20);
-/// How much longer a sleep is than what it waited for.
-const WAKE_UP: Duration = Duration::from_micros(30);
 /// Pauses between two looks at the work: 0.5 to 1.5 µs, so that a look costs its target little.
 const PAUSES: u32 = 32;
 
@@ -45,32 +43,41 @@ impl Window {
     }
 }
 
-/// One thread's window, as its own luck has it. Not shared: a cell.
-pub(crate) struct Adaptive {
-    most: Window,
-    now: Cell<Duration>,
+/// Whether one thread's spins pay, as its own luck has it. Not shared: every field is a cell.
+///
+/// A spin that finds nothing costs its window, and the sleep that follows costs about as much again;
+/// so it pays if it wins about every other time. While it does not, one spin in [`PROBE_EVERY`] tries
+/// whether things have changed.
+pub(crate) struct Luck {
+    /// The share of spins that were won, in 1/256, the last ones weighing most.
+    won: Cell<u32>,
+    skipped: Cell<u32>,
 }
 
-impl Adaptive {
-    pub(crate) fn new(most: Window) -> Self {
-        Adaptive { most, now: Cell::new(most.0) }
+/// From this share of won spins on, they pay.
+const ENOUGH: u32 = 96;
+/// What one won spin makes of too small a share.
+const HOPE: u32 = 128;
+const PROBE_EVERY: u32 = 16;
+
+impl Luck {
+    pub(crate) fn new() -> Self {
+        Luck { won: Cell::new(HOPE), skipped: Cell::new(0) }
     }
 
-    pub(crate) fn window(&self) -> Window {
-        Window(self.now.get())
+    /// Whether to spin now.
+    pub(crate) fn is_worth_a_spin(&self) -> bool {
+        if self.won.get() >= ENOUGH {
+            return true;
+        }
+        self.skipped.set((self.skipped.get() + 1) % PROBE_EVERY);
+        self.skipped.get() == 0
     }
 
     /// What the spin has come to: something was found, or the window closed.
     pub(crate) fn spun(&self, found: bool) {
-        let now = if found { self.most.0 } else { self.now.get() / 2 };
-        self.now.set(if now < self.most.0 / 8 { Duration::ZERO } else { now });
-    }
-
-    /// After a sleep that something but the clock has ended: if it was short, a spin would have paid.
-    pub(crate) fn slept(&self, lasted: Duration) {
-        if lasted < self.most.0 + WAKE_UP {
-            self.now.set(self.most.0);
-        }
+        let won = self.won.get();
+        self.won.set(if found { (won + (256 - won) / 8).max(HOPE) } else { won - won / 8 });
     }
 }
 
@@ -83,20 +90,26 @@ mod tests {
         assert_eq!(Window::for_cpus(1).spin(|| Some(())), None);
     }
 
+    /// Of a thousand chances, how many were taken if each spin wins with that chance in percent.
+    fn taken(percent: u32) -> u32 {
+        let (luck, mut random) = (Luck::new(), 1u32);
+        let mut taken = 0;
+        for _ in 0..1_000 {
+            if luck.is_worth_a_spin() {
+                taken += 1;
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                luck.spun((random >> 8) % 100 < percent);
+            }
+        }
+        taken
+    }
+
     #[test]
-    fn a_window_closes_while_nothing_comes_and_opens_when_something_just_misses_it() {
-        let most = Window::for_cpus(2);
-        let spin = Adaptive::new(most);
-        (0..4).for_each(|_| spin.spun(false));
-        assert!(spin.window().length().is_zero());
-        spin.slept(Duration::from_millis(1));
-        assert!(spin.window().length().is_zero());
-        spin.slept(most.length());
-        assert_eq!(spin.window().length(), most.length());
-        spin.spun(false);
-        assert_eq!(spin.window().length(), most.length() / 2);
-        spin.spun(true);
-        assert_eq!(spin.window().length(), most.length());
+    fn spins_are_left_out_unless_they_win_often_enough() {
+        assert_eq!(taken(100), 1_000);
+        assert!(taken(70) > 850, "{}", taken(70));
+        assert!(taken(10) < 250, "{}", taken(10));
+        assert!(taken(0) < 75, "{}", taken(0));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Shared {
         for waker in self.registry.close() {
             contain(|| waker.wake());
         }
-        due.drain(|waker| contain(|| waker.wake()));
+        due.drain(|waker, _| contain(|| waker.wake()));
         true
     }
 
@@ -99,9 +99,10 @@ impl Shared {
     /// A runnable from anywhere, as anyone may take it.
     fn any_runnable(&self) -> Option<Runnable> {
         let held = || {
-            self.processors
-                .iter()
-                .find_map(|p| p.open.slot.take().or_else(|| p.open.stealer.steal_one()))
+            self.processors.iter().find_map(|p| {
+                let queued = p.open.slot.take().or_else(|| p.open.stealer.steal_one());
+                queued.or_else(|| p.inbox.pop_one())
+            })
         };
         self.injector.pop(|_| 0, |_| ()).or_else(held)
     }

@@ -148,6 +148,7 @@ fn look_after(shared: &Shared, looks: &mut [Look]) -> Scene {
 
 /// The processor's holder sat in one poll for a whole tick: what waits behind it is for others.
 fn rescue(shared: &Shared, processor: &Processor) {
+    processor.inbox.take_all(|runnable| drop(shared.inject(runnable)));
     if let Some(runnable) = processor.open.slot.take() {
         processor.verdict.rescues.add(1);
         // Where no thread can be had, it waits in the injector.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::time::Instant;
 
+use crate::contention::Contention;
 use crate::current;
 use crate::idle::Searching;
 use crate::park::{Bed, Mail};
@@ -11,7 +12,7 @@ use crate::processor::Lease;
 use crate::reactor::Due;
 use crate::search;
 use crate::shared::{Parked, Runnable, Shared};
-use crate::spin::Adaptive;
+use crate::spin::Luck;
 use crate::sync::Arc;
 use crate::sync::atomic::{
     AtomicBool,
@@ -28,7 +29,8 @@ pub(crate) struct Worker<'a> {
     interrupt: Option<&'a AtomicBool>,
     /// In the idle list: leaves it by mail, or withdraws.
     listed: Cell<bool>,
-    spin: Adaptive,
+    luck: Luck,
+    contention: Contention,
 }
 
 impl<'a> Worker<'a> {
@@ -37,8 +39,8 @@ impl<'a> Worker<'a> {
         bed: &'a Bed,
         interrupt: Option<&'a AtomicBool>,
     ) -> Self {
-        let spin = Adaptive::new(shared.config.spin);
-        Worker { shared, bed, interrupt, listed: Cell::new(false), spin }
+        let (luck, contention) = (Luck::new(), Contention::new());
+        Worker { shared, bed, interrupt, listed: Cell::new(false), luck, contention }
     }
 
     #[inline]
@@ -71,6 +73,11 @@ impl<'a> Worker<'a> {
                 None if lease.has_due() => self.deliver(lease),
                 None if self.is_interrupted() => {}
                 None => {
+                    lease.close_inbox();
+                    if lease.holds_work() {
+                        lease.processor.inbox.open();
+                        continue;
+                    }
                     // Listed from here on: only `wait` may look at what interrupts.
                     self.park(lease);
                     continue;
@@ -114,18 +121,31 @@ impl<'a> Worker<'a> {
             return Some(runnable);
         }
         let mut look = || {
-            let found = search::injected(lease).or_else(|| search::stolen(lease, &mut alone));
-            let done = found.is_some() || lease.look_at_reactor() || self.is_interrupted();
+            let found = lease
+                .pop_inbox()
+                .or_else(|| search::injected(lease))
+                .or_else(|| search::stolen(lease, &mut alone));
+            let looks = found.is_none() && lease.may_linger();
+            let done =
+                found.is_some() || (looks && lease.look_at_reactor()) || self.is_interrupted();
             done.then_some(found)
         };
-        let window = self.spin.window();
-        if window.length().is_zero() || !lease.shared.may_spin() {
-            return look().flatten();
+        let contended = self.contention.is_felt();
+        lease.set_contended(contended);
+        let window = lease.shared.config.spin;
+        let may_spin = !contended && !window.length().is_zero() && lease.shared.may_spin();
+        let found = if may_spin && self.luck.is_worth_a_spin() {
+            let found = window.spin(look);
+            self.luck.spun(found.is_some());
+            lease.counters().spins_won.add(u64::from(found.is_some()));
+            found
+        } else {
+            look()
+        };
+        if let Some(found) = found {
+            return found;
         }
-        let found = window.spin(look);
-        self.spin.spun(found.is_some());
-        lease.counters().spins_won.add(u64::from(found.is_some()));
-        found.flatten()
+        search::left_behind(lease)
     }
 
     /// This thread holds the processor from now on.
@@ -182,7 +202,7 @@ impl<'a> Worker<'a> {
             return false;
         }
         let mut goes_on = true;
-        let (mut due, since) = (Due::default(), Instant::now());
+        let mut due = Due::default();
         while self.listed.get() {
             match self.bed.take_mail() {
                 Some(Mail::Processor(processor)) => {
@@ -205,9 +225,6 @@ impl<'a> Worker<'a> {
                 }
                 None => self.shared.reactor.sleep(self.bed, &mut due),
             }
-        }
-        if due.is_empty() || due.has_sources() {
-            self.spin.slept(since.elapsed());
         }
         if let Some(lease) = self.lease().filter(|_| !due.is_empty()) {
             settle(lease);
@@ -254,11 +271,11 @@ fn next(lease: Lease<'_>) -> Option<Runnable> {
         }
     }
     let Some((runnable, left)) = lease.queue().pop() else {
-        let injected = search::injected(lease);
-        if injected.is_none() && !search::may_steal(lease) {
+        let found = lease.pop_inbox().or_else(|| search::injected(lease));
+        if found.is_none() && lease.may_linger() {
             lease.look_at_reactor();
         }
-        return injected;
+        return found;
     };
     if left == 0 {
         lease.backlog().clear();
@@ -275,7 +292,9 @@ fn look_up(lease: Lease<'_>, polls: u64) -> Option<Runnable> {
     if lease.look_at_reactor() {
         return None;
     }
-    let runnable = lease.shared.injector.pop(|_| 0, |_| ())?;
+    let Some(runnable) = lease.shared.injector.pop(|_| 0, |_| ()) else {
+        return lease.pop_inbox();
+    };
     lease.counters().injected.add(1);
     Some(runnable)
 }
@@ -329,6 +348,7 @@ fn give_back(lease: Lease<'_>, thread: Option<Parked>) -> bool {
 /// This thread stops working: its processor goes to another one with what it holds, or is idle.
 /// The error is that of a thread that could not be started; then the work waits in the injector.
 pub(crate) fn give_up(lease: Lease<'_>) -> io::Result<()> {
+    lease.close_inbox();
     current::set_processor(None);
     settle(lease);
     if !lease.holds_work() {
@@ -346,6 +366,7 @@ pub(crate) fn give_up(lease: Lease<'_>) -> io::Result<()> {
 
 /// The runtime is closed: the processor goes out of service, and what is scheduled is dropped.
 fn retire(lease: Lease<'_>) {
+    lease.close_inbox();
     current::set_processor(None);
     lease.take_yielded(false);
     let shared = lease.shared.arc();

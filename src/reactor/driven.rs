@@ -29,13 +29,22 @@ const REST: Duration = Duration::from_micros(200);
 const KEPT_DUE: usize = 1024;
 
 /// A source, with its descriptor's number.
-pub(crate) type Registered = sources::Registered<Waker, Raw>;
+pub(crate) type Registered = sources::Registered<Waiter, Raw>;
+
+/// Who waits for a source, and on which processor; [`NOWHERE`] if on none.
+pub(crate) struct Waiter {
+    pub(crate) waker: Waker,
+    pub(crate) home: usize,
+}
+
+/// No processor.
+pub(crate) const NOWHERE: usize = usize::MAX;
 
 /// Wakers to be called, timers first, in the order of their deadlines.
 #[derive(Default)]
 pub(crate) struct Due {
     timers: Vec<(u64, Waker)>,
-    sources: Vec<Waker>,
+    sources: Vec<Waiter>,
 }
 
 impl Due {
@@ -43,19 +52,14 @@ impl Due {
         self.timers.is_empty() && self.sources.is_empty()
     }
 
-    /// Whether anything but time has made it.
-    pub(crate) fn has_sources(&self) -> bool {
-        !self.sources.is_empty()
-    }
-
-    /// Hands them out.
-    pub(crate) fn drain(&mut self, mut wake: impl FnMut(Waker)) {
+    /// Hands them out, each with the processor on which it waited.
+    pub(crate) fn drain(&mut self, mut wake: impl FnMut(Waker, usize)) {
         if !self.timers.is_empty() {
             self.timers.sort_by_key(|timer| timer.0);
-            self.timers.drain(..).for_each(|(_, waker)| wake(waker));
+            self.timers.drain(..).for_each(|(_, waker)| wake(waker, NOWHERE));
         }
         if !self.sources.is_empty() {
-            self.sources.drain(..).for_each(wake);
+            self.sources.drain(..).for_each(|waiter| wake(waiter.waker, waiter.home));
         }
     }
 
@@ -77,7 +81,7 @@ pub(crate) struct Reactor {
     /// Made when something is waited for that needs it.
     poll: OnceLock<Poll>,
     making_poll: Mutex<()>,
-    sources: Sources<Waker, Raw>,
+    sources: Sources<Waiter, Raw>,
     source_count: AtomicUsize,
     timers: Box<[Owner<Waker>]>,
     /// Who missed it may be gone when it is free; and a sleeper keeps its reactor.

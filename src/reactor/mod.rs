@@ -27,7 +27,7 @@ pub(crate) mod sources;
 pub(crate) mod timers;
 
 #[cfg(not(paceline_loom))]
-pub(crate) use driven::{Due, Reactor, Registered};
+pub(crate) use driven::{Due, NOWHERE, Reactor, Registered, Waiter};
 
 #[cfg(not(paceline_loom))]
 mod driven;
