@@ -304,7 +304,8 @@ fn mind_backlog(lease: Lease<'_>, left: u32) {
     }
 }
 
-/// The search is over; the last one to find something wakes the next to look for more.
+/// The search is over; the last one to find something wakes the next to look for more, or to drive the
+/// reactor where no ticker sees to that.
 #[inline]
 fn settle(lease: Lease<'_>) {
     if let Some(searching) = lease.take_searching() {

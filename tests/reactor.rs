@@ -149,6 +149,30 @@ fn a_foreign_thread_is_woken_by_events_while_all_workers_but_one_are_blocked() {
     }
 }
 
+/// The thread that slept in the reactor is taken for a task that blocks, out of the blue: nothing was
+/// scheduled on a worker that anybody would have to look after.
+#[test]
+fn a_foreign_thread_is_woken_by_events_although_the_one_that_drove_is_blocked() {
+    for ticker in [Ticker::Adaptive, Ticker::Off] {
+        watched("drove", move || {
+            for workers in [2, 4] {
+                let runtime =
+                    Builder::new().worker_threads(workers).ticker(ticker).build().unwrap();
+                for _ in 0..2 {
+                    let (near, mut far) = half_on(&runtime);
+                    let waits = thread::spawn(move || block_foreign(receive(&near)));
+                    // For the ticker to fall asleep.
+                    thread::sleep(150 * MS);
+                    let open = block_workers(&runtime, workers - 1);
+                    far.write_all(b"!").unwrap();
+                    assert_eq!(waits.join().unwrap(), Some(b'!'));
+                    open();
+                }
+            }
+        });
+    }
+}
+
 /// A worker waits for a timer and a socket, and blocks until another has been woken by them.
 #[test]
 fn what_a_worker_waited_for_wakes_others_while_it_blocks() {
@@ -959,7 +983,7 @@ fn a_runtime_is_dropped_amid_traffic() {
 #[cfg(target_os = "linux")]
 mod alone {
     use super::*;
-    use common::{alone, settled, threads_and_switches};
+    use common::{alone, descriptors, settled, threads_and_switches};
     use std::collections::{BTreeMap, BTreeSet};
 
     /// The threads of this process, with their names.
@@ -1043,6 +1067,23 @@ mod alone {
             start_traffic(&runtime).into_iter().for_each(block_foreign);
             drop(tasks);
             until(|| runtime.metrics().sources + runtime.metrics().timers == 0);
+        });
+    }
+
+    #[test]
+    fn a_dropped_runtime_leaves_no_descriptors_behind() {
+        alone("alone::a_dropped_runtime_leaves_no_descriptors_behind", || {
+            let before = descriptors();
+            for round in 0..300 {
+                let runtime = runtime(1 + round % 4);
+                let traffic = start_traffic(&runtime);
+                runtime.block_on(async { spawn(sleep(MS / 10)).await });
+                if round % 2 == 0 {
+                    traffic.into_iter().for_each(|task| runtime.block_on(task));
+                }
+                drop(runtime);
+            }
+            assert_eq!(descriptors(), before);
         });
     }
 

@@ -908,7 +908,7 @@ fn block_on_of_another_runtime_sleeps_inside_a_task() {
 #[cfg(target_os = "linux")]
 mod alone {
     use super::*;
-    use common::{alone, settled, threads_and_switches};
+    use common::{alone, descriptors, settled, threads_and_switches};
     use paceline::Async;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
@@ -956,11 +956,6 @@ mod alone {
                 drop((first, earlier));
             }
         });
-    }
-
-    fn descriptors() -> usize {
-        // Itself not counted.
-        std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
     }
 
     /// Sets the limit on open files, and returns what it was.

@@ -1,7 +1,7 @@
 //! The reactor itself; see the parent module for who drives it.
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -84,7 +84,8 @@ pub(crate) struct Reactor {
     sources: Sources<Waiter, Raw>,
     source_count: AtomicUsize,
     timers: Box<[Owner<Waker>]>,
-    role: CachePadded<Role<Part, Arc<Sleeper>>>,
+    /// Who missed it may be gone when it is free; and a sleeper keeps its reactor.
+    role: CachePadded<Role<Part, Weak<Sleeper>>>,
     alarm: CachePadded<Alarm>,
     /// Who sleeps here.
     sleeping: Mutex<Option<Arc<Sleeper>>>,
@@ -265,7 +266,7 @@ impl Reactor {
             // Somebody sleeps here.
             None if self.alarm.is_set() => None,
             // Somebody only looks in, and may be busy for long afterwards: to be told then.
-            None => self.role.take_or_be_told(|| bed.sleeper().clone()),
+            None => self.role.take_or_be_told(|| Arc::downgrade(bed.sleeper())),
         };
         match role {
             Some(mut role) => {
@@ -348,9 +349,11 @@ impl Reactor {
     }
 }
 
-impl Missed for Arc<Sleeper> {
+impl Missed for Weak<Sleeper> {
     fn tell(self) {
-        self.unpark();
+        if let Some(sleeper) = self.upgrade() {
+            sleeper.unpark();
+        }
     }
 }
 
