@@ -69,12 +69,13 @@
 //! itself out of it together with an idle processor. It counts the event as one of the source's
 //! ([`reactor::source`]), takes the waker that is there, and calls it with the processor in hand: the
 //! runnable goes to its own queue, and is polled next. A task that was about to wait when the event
-//! came compares the count, under the source's lock, and tries again instead.
+//! came compares the count, under the source's lock, and tries again instead. Had the task been polled on
+//! another worker that is awake, the runnable would have gone to that one's [`inbox`].
 //!
 //! # The life of a task, in modules
 //!
 //! The modules stand in that order: from a future to a task ([`task`], [`joiner`]), its waking
-//! ([`schedule`]) into a [`slot`], a [`queue`] or the [`injector`]; the [`worker`]'s loop that
+//! ([`schedule`]) into a [`slot`], a [`queue`], an [`inbox`] or the [`injector`]; the [`worker`]'s loop that
 //! takes it from there, with what it looks at ([`search`], [`slice`](mod@slice), [`cadence`],
 //! [`backlog`]) and how a task gives way ([`cooperate`]); what a worker holds and where that is
 //! noted ([`processor`], [`current`], [`shared`]); who sleeps and who is woken ([`idle`], [`park`],

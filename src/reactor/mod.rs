@@ -9,7 +9,9 @@
 //! without one, asks [`Reactor::needs_driver`] afterwards; and the ticker does when a poll lasts.
 //!
 //! **What an event becomes.** The driver collects the wakers of all that is due, gives up the role,
-//! takes a processor, and calls them there: what they wake goes to its own queue.
+//! takes a processor, and calls them there. A task that is woken so goes to the worker that polled it
+//! last, if that one is awake ([`crate::inbox`]), since the task and its socket are in that core's
+//! cache; else to the driver's own queue.
 
 mod alarm;
 pub(crate) mod descriptor;

@@ -11,7 +11,7 @@ use crate::time::Timer;
 /// can say.
 ///
 /// Never shorter; longer by the scheduling of the task, and where timers follow one another closely,
-/// by up to 100 µs. Works on any thread; see [`Timer`] for which runtime wakes it.
+/// by up to 200 µs. Works on any thread; see [`Timer`] for which runtime wakes it.
 ///
 /// # Cancel safety
 /// Nothing is lost if it is dropped.
@@ -23,6 +23,7 @@ use crate::time::Timer;
 /// paceline::block_on(paceline::time::sleep(Duration::from_millis(2)));
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
+#[inline]
 pub fn sleep(duration: Duration) -> Sleep {
     Sleep::new(Timer::after(duration))
 }
@@ -39,6 +40,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 /// paceline::block_on(paceline::time::sleep_until(deadline));
 /// assert!(Instant::now() >= deadline);
 /// ```
+#[inline]
 pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep::new(Timer::at(deadline))
 }
@@ -52,6 +54,7 @@ pub struct Sleep {
 }
 
 impl Sleep {
+    #[inline]
     fn new(timer: Timer) -> Self {
         Sleep { deadline: timer.when(), timer }
     }

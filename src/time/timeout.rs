@@ -30,6 +30,7 @@ use crate::time::Timer;
 ///     assert!(timeout(Duration::from_millis(1), pending::<()>()).await.is_err());
 /// });
 /// ```
+#[inline]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
     Timeout { timer: Timer::after(duration), future: future.into_future() }
 }
@@ -41,6 +42,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 ///
 /// # Cancel safety
 /// That of `future`.
+#[inline]
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     Timeout { timer: Timer::at(deadline), future: future.into_future() }
 }

@@ -23,7 +23,7 @@ use crate::shared::Shared;
 ///
 /// A timer belongs to the runtime whose thread polls it first, else to the default one; if that
 /// stops, to the one whose thread polls it next. It never fires early. It is late by the scheduling
-/// of its task and, where timers follow one another closely, by up to 100 µs, so that they fire
+/// of its task and, where timers follow one another closely, by up to 200 µs, so that they fire
 /// together.
 ///
 /// # Cancel safety
@@ -66,6 +66,7 @@ enum Place {
 const WHILE: Duration = Duration::from_millis(1);
 
 impl Timer {
+    #[inline]
     fn new(when: Option<Instant>, period: Option<Duration>) -> Self {
         Timer { when, period, place: Place::Nowhere }
     }
@@ -76,12 +77,14 @@ impl Timer {
     }
 
     /// A timer that fires once, so much later; never, if that is beyond what the clock can say.
+    #[inline]
     pub fn after(duration: Duration) -> Self {
         let place = if duration >= WHILE { Place::New } else { Place::Nowhere };
         Timer { place, ..Timer::new(Instant::now().checked_add(duration), None) }
     }
 
     /// A timer that fires once, at that moment.
+    #[inline]
     pub fn at(instant: Instant) -> Self {
         Timer::new(Some(instant), None)
     }
