@@ -53,14 +53,18 @@ impl Due {
         self.timers.is_empty() && self.sources.is_empty()
     }
 
-    /// Hands them out, each with the processor on which it waited.
+    /// Hands them out, each with the processor on which it waited. One alone is best served at once,
+    /// by whoever has it.
     pub(crate) fn drain(&mut self, mut wake: impl FnMut(Waker, usize)) {
         if !self.timers.is_empty() {
             self.timers.sort_by_key(|timer| timer.0);
             self.timers.drain(..).for_each(|(_, waker)| wake(waker, NOWHERE));
         }
+        let alone = self.sources.len() == 1;
         if !self.sources.is_empty() {
-            self.sources.drain(..).for_each(|waiter| wake(waiter.waker, waiter.home));
+            self.sources.drain(..).for_each(|waiter| {
+                wake(waiter.waker, if alone { NOWHERE } else { waiter.home });
+            });
         }
     }
 
