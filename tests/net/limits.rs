@@ -146,8 +146,22 @@ fn an_accept_without_a_descriptor_is_an_error_and_the_next_with_one_is_not() {
             let accepted = runtime.block_on(listener.accept()).unwrap();
             let waits = {
                 let listener = listener.clone();
-                runtime.spawn(async move { listener.accept().await.map(drop) })
+                let (tells, tried) = std::sync::mpsc::channel();
+                let waits = runtime.spawn(async move {
+                    let mut accept = std::pin::pin!(listener.accept());
+                    let accepted = std::future::poll_fn(|cx| {
+                        let polled = accept.as_mut().poll(cx);
+                        tells.send(()).expect("it is listened to below, or no more");
+                        polled
+                    });
+                    accepted.await.map(drop)
+                });
+                // The system takes a descriptor for each try, also for one that would block: it must
+                // not be the one that is counted as the lowest free.
+                tried.recv().unwrap();
+                (waits, tried)
             };
+            let (waits, _tried) = waits;
             let accepts = with_one_descriptor_left(|| {
                 let spare = std::fs::File::open("/dev/null").expect("the last");
                 client.connect(&addr.into()).unwrap();
