@@ -1,15 +1,11 @@
 //! Moments as numbers: nanoseconds since this process first asked.
 
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// The start; a little before the first question, so that no moment asked for is zero.
 fn start() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
-    *START.get_or_init(|| {
-        let now = Instant::now();
-        now.checked_sub(Duration::from_nanos(1)).unwrap_or(now)
-    })
+    *START.get_or_init(Instant::now)
 }
 
 /// The number of a moment; of one before the start, zero.
@@ -19,5 +15,5 @@ pub(crate) fn nanos(moment: Instant) -> u64 {
 }
 
 pub(crate) fn now() -> u64 {
-    nanos(Instant::now()).max(1)
+    nanos(Instant::now())
 }

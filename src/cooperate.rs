@@ -26,8 +26,7 @@ pub async fn yield_now() {
 /// Lets other tasks go first if this one's timeslice is spent; otherwise it is ready at once.
 ///
 /// Put it into loops that compute long without awaiting anything else. It costs some nanoseconds:
-/// the clock is not read at every call. Outside of a paceline worker
-/// it gives way every so often.
+/// the clock is not read at every call. Outside of a paceline worker it gives way every so often.
 ///
 /// # Cancel safety
 /// Nothing is lost if it is dropped.

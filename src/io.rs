@@ -231,12 +231,9 @@ impl<T: AsDescriptor> Async<T> {
     ) -> Poll<io::Result<R>> {
         loop {
             let seen = ready!(Pin::new(&mut *readiness).poll(cx))?;
-            match op(&self.io) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.registration.registered.source.blocked(readiness.direction, seen);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return Poll::Ready(result),
+            let result = op(&self.io);
+            if let Some(result) = self.registration.settled(readiness.direction, seen, result) {
+                return Poll::Ready(result);
             }
         }
     }
@@ -274,12 +271,9 @@ impl<T: AsDescriptor> Async<T> {
     ) -> Poll<io::Result<(R, Seen)>> {
         loop {
             let seen = ready!(self.registration.poll_ready(direction, cx))?;
-            match op(&self.io) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.registration.registered.source.blocked(direction, seen);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return Poll::Ready(result.map(|result| (result, seen))),
+            let result = op(&self.io);
+            if let Some(result) = self.registration.settled(direction, seen, result) {
+                return Poll::Ready(result.map(|result| (result, seen)));
             }
         }
     }
@@ -352,6 +346,24 @@ impl Registration {
     fn try_on(&self, seen: Seen, cx: &mut Context<'_>) -> Poll<io::Result<Seen>> {
         ready!(poll_if_due(cx));
         Poll::Ready(self.shared.reactor.check_open().map(|()| seen))
+    }
+
+    /// What came of a try on that evidence; None if another one is to be made.
+    #[inline]
+    fn settled<R>(
+        &self,
+        direction: Direction,
+        seen: Seen,
+        result: io::Result<R>,
+    ) -> Option<io::Result<R>> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.registered.source.blocked(direction, seen);
+                None
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
+            result => Some(result),
+        }
     }
 
     fn wait(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<Seen>> {
@@ -460,12 +472,9 @@ impl<T: AsDescriptor> Async<T> {
     ) -> Poll<io::Result<R>> {
         loop {
             let seen = ready!(self.registration.poll_ready(direction, cx))?;
-            match op(&mut self.io) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.registration.registered.source.blocked(direction, seen);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return Poll::Ready(result),
+            let result = op(&mut self.io);
+            if let Some(result) = self.registration.settled(direction, seen, result) {
+                return Poll::Ready(result);
             }
         }
     }

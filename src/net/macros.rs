@@ -102,8 +102,8 @@ macro_rules! readiness {
                 self.0.get_ref().peer_addr()
             }
 
-            /// Waits until it can be read from, has ended, or has an error to tell. It may return
-            /// early.
+            /// Waits until it can be read from, has ended, or has an error to tell; as
+            /// [`Async::readable`](crate::Async::readable).
             ///
             /// # Errors
             /// If the runtime has stopped.
@@ -114,7 +114,8 @@ macro_rules! readiness {
                 self.0.readable().await
             }
 
-            /// Waits until it can be written to, or has an error to tell. It may return early.
+            /// Waits until it can be written to, or has an error to tell; as
+            /// [`Async::writable`](crate::Async::writable).
             ///
             /// # Errors
             /// If the runtime has stopped.

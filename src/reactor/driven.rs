@@ -82,6 +82,13 @@ struct Part {
     fired: u64,
 }
 
+impl Part {
+    /// Before that moment, no timer fires again. Never zero.
+    fn rested(&self) -> u64 {
+        self.fired + REST.as_nanos() as u64
+    }
+}
+
 pub(crate) struct Reactor {
     /// Made when something is waited for that needs it.
     poll: OnceLock<Poll>,
@@ -289,8 +296,7 @@ impl Reactor {
     /// Sleeps in the poller, or in bed until a timer is due.
     fn drive(&self, part: &mut Part, bed: &Bed, due: &mut Due) -> io::Result<()> {
         *lock(&self.sleeping) = Some(bed.sleeper().clone());
-        let rested = part.fired + REST.as_nanos() as u64;
-        let until = self.alarm.set(rested, || self.first_deadline());
+        let until = self.alarm.set(part.rested(), || self.first_deadline());
         let timed = until < NEVER;
         let left = timed.then(|| Duration::from_nanos(until.saturating_sub(clock::now())));
         // Timers alone do without a poller if none can be had.
@@ -328,7 +334,7 @@ impl Reactor {
 
     fn fire(&self, part: &mut Part, due: &mut Due) {
         let now = clock::now();
-        if now < part.fired + REST.as_nanos() as u64 {
+        if now < part.rested() {
             return;
         }
         for shard in &self.timers {

@@ -281,10 +281,9 @@ impl<W> Timers<W> {
             self.buckets
                 .extend((0..BUCKETS).map(|_| Bucket { entries: Vec::new(), earliest: NEVER }));
         }
-        let index = match entry.at.checked_sub(self.last) {
-            None => 0,
-            Some(_) => (u64::BITS - (entry.at ^ self.last).leading_zeros()) as usize,
-        };
+        // One that is overdue counts as due at the last firing.
+        let differs = entry.at.max(self.last) ^ self.last;
+        let index = (u64::BITS - differs.leading_zeros()) as usize;
         let bucket = &mut self.buckets[index];
         bucket.earliest = bucket.earliest.min(entry.at);
         bucket.entries.push(entry);
@@ -294,14 +293,11 @@ impl<W> Timers<W> {
 
     /// Takes a timer out of its slot; its entry stays behind.
     fn vacate(&mut self, key: Key) -> Option<W> {
-        let waiter = {
-            let slot = self.slots.get_mut(key.slot as usize)?;
-            if slot.generation != key.generation {
-                return None;
-            }
-            slot.waiter.take()?
-        };
-        let slot = &mut self.slots[key.slot as usize];
+        let slot = self.slots.get_mut(key.slot as usize)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        let waiter = slot.waiter.take()?;
         slot.generation += 1;
         // A slot whose generations are used up is never used again, so that no key is.
         if slot.generation != u32::MAX {
