@@ -4,13 +4,17 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use crate::spin::Window;
+use crate::report::{Census, Wedge};
 use crate::sync::Arc;
 
 /// The most workers of one runtime.
 pub(crate) const MAX_WORKERS: usize = 4096;
 /// Names the default runtime's number of workers.
 pub(crate) const WORKERS_VARIABLE: &str = "PACELINE_WORKERS";
+/// Names how its workers wait.
+pub(crate) const SPIN_VARIABLE: &str = "PACELINE_SPIN";
+/// A longer window would be a busy loop.
+pub(crate) const LONGEST_SPIN: Duration = Duration::from_millis(10);
 
 /// When the ticker looks after the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -28,7 +32,24 @@ pub enum Ticker {
     Off,
 }
 
+/// How long a worker that finds nothing to do looks on before it sleeps. No more workers do so than there
+/// are CPUs that nobody of the runtime uses, and none on a single CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Spin {
+    /// As long as would have cost least lately: not at all while work comes rarely, and no longer than a
+    /// sleep and a wake-up are worth.
+    #[default]
+    Adaptive,
+    /// So long, each time; at most 10 ms.
+    Fixed(Duration),
+    /// Not at all.
+    Off,
+}
+
 type Hook = Arc<dyn Fn() + Send + Sync>;
+pub(crate) type WedgeHook = Arc<dyn Fn(&Wedge) + Send + Sync>;
+pub(crate) type CensusHook = Arc<dyn Fn(&Census) + Send + Sync>;
 
 /// The settings in force, as [`Handle::config`](crate::Handle::config) returns them.
 #[derive(Clone)]
@@ -41,7 +62,10 @@ pub struct Config {
     pub(crate) wake_slot: bool,
     pub(crate) timeslice: Duration,
     pub(crate) ticker: Ticker,
-    pub(crate) spin: Window,
+    pub(crate) spin: Spin,
+    pub(crate) wedge_after: Duration,
+    pub(crate) on_wedge: Option<WedgeHook>,
+    pub(crate) on_deadlock: Option<CensusHook>,
     pub(crate) cpus: usize,
 }
 
@@ -76,9 +100,15 @@ impl Config {
         self.ticker
     }
 
-    /// How long a worker that finds nothing to do spins before it sleeps.
-    pub fn spin(&self) -> Duration {
-        self.spin.length()
+    /// How long a worker that finds nothing to do spins before it sleeps. `Off` on a single CPU, whatever
+    /// was asked for.
+    pub fn spin(&self) -> Spin {
+        self.spin
+    }
+
+    /// How long a poll may last before it counts as a wedge.
+    pub fn wedge_after(&self) -> Duration {
+        self.wedge_after
     }
 }
 
@@ -91,7 +121,8 @@ impl fmt::Debug for Config {
             .field("wake_slot", &self.wake_slot)
             .field("timeslice", &self.timeslice)
             .field("ticker", &self.ticker)
-            .field("spin", &self.spin())
+            .field("spin", &self.spin)
+            .field("wedge_after", &self.wedge_after)
             .finish_non_exhaustive()
     }
 }
@@ -115,9 +146,58 @@ pub(crate) fn workers_from(value: Option<std::ffi::OsString>) -> io::Result<Opti
     }
 }
 
+/// How the environment wants workers to wait, if it says so.
+pub(crate) fn spin_from(value: Option<std::ffi::OsString>) -> io::Result<Option<Spin>> {
+    let Some(value) = value else { return Ok(None) };
+    let micros =
+        |text: &str| text.strip_suffix("us")?.trim().parse().ok().map(Duration::from_micros);
+    let spin = match value.to_str().map(str::trim) {
+        Some("adaptive") => Some(Spin::Adaptive),
+        Some("off") => Some(Spin::Off),
+        Some(text) => micros(text).map(Spin::Fixed),
+        None => None,
+    };
+    match spin.map(checked_spin) {
+        Some(Ok(spin)) => Ok(Some(spin)),
+        _ => {
+            let what = format!("the environment variable {SPIN_VARIABLE}");
+            let accepted = "`adaptive`, `off`, a time from `1us` to `10000us`, or unset";
+            Err(refuse(&what, value, accepted))
+        }
+    }
+}
+
+/// The setting itself, if it is in range.
+pub(crate) fn checked_spin(spin: Spin) -> io::Result<Spin> {
+    match spin {
+        Spin::Fixed(length) if length.is_zero() || length > LONGEST_SPIN => {
+            let accepted = "longer than zero and at most 10 ms; `Spin::Off` switches it off";
+            Err(refuse("spin", spin, accepted))
+        }
+        _ => Ok(spin),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_spin_variable_is_a_word_or_a_time_or_an_error_that_names_it() {
+        let spin = |text: &str| spin_from(Some(text.into()));
+        assert_eq!(spin_from(None).unwrap(), None);
+        assert_eq!(spin("adaptive").unwrap(), Some(Spin::Adaptive));
+        assert_eq!(spin(" off ").unwrap(), Some(Spin::Off));
+        assert_eq!(spin("50us").unwrap(), Some(Spin::Fixed(Duration::from_micros(50))));
+        assert_eq!(spin("10000us").unwrap(), Some(Spin::Fixed(LONGEST_SPIN)));
+        for bad in ["", "on", "50", "50ms", "0us", "-1us", "10001us", "1.5us", "Adaptive"] {
+            let error = spin(bad).unwrap_err().to_string();
+            assert!(
+                error.contains(SPIN_VARIABLE) && error.contains(&format!("{bad:?}")),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn the_variable_is_a_number_in_range_or_an_error_that_names_it() {

@@ -158,10 +158,15 @@ pub(crate) fn shared() -> Option<Arc<Shared>> {
             // Out of reach only while this thread's own destructors run.
             ENTERED.try_with(|entered| entered.borrow().clone()).ok().flatten()
         } else {
-            // SAFETY: the innermost frame keeps its scheduler alive.
-            unsafe { this.shared.get().as_ref() }.map(Shared::arc)
+            innermost()
         }
     })
+}
+
+/// The scheduler of the innermost frame.
+pub(crate) fn innermost() -> Option<Arc<Shared>> {
+    // SAFETY: the innermost frame keeps its scheduler alive.
+    THIS.with(|this| unsafe { this.shared.get().as_ref() }.map(Shared::arc))
 }
 
 /// Whether a guard of [`enter`] overrides the innermost frame's scheduler: then the processor that

@@ -90,6 +90,7 @@
 
 #[cfg(not(paceline_loom))]
 mod task;
+mod identity;
 mod joiner;
 #[cfg(not(paceline_loom))]
 mod schedule;
@@ -126,7 +127,12 @@ mod clock;
 
 #[cfg(not(paceline_loom))]
 mod ticker;
+#[cfg(not(paceline_loom))]
+mod report;
 mod doze;
+
+#[cfg(not(paceline_loom))]
+mod outside;
 
 #[cfg(not(paceline_loom))]
 mod registry;
@@ -135,6 +141,10 @@ mod closing;
 #[cfg(not(paceline_loom))]
 mod stop;
 
+#[cfg(not(paceline_loom))]
+mod blocking;
+#[cfg(not(paceline_loom))]
+mod pool;
 #[cfg(not(paceline_loom))]
 mod io;
 #[cfg(not(paceline_loom))]
@@ -158,15 +168,21 @@ mod sync;
 mod word;
 
 #[cfg(not(paceline_loom))]
-pub use config::{Config, Ticker};
+pub use blocking::{Unblock, block_in_place, unblock};
+#[cfg(not(paceline_loom))]
+pub use config::{Config, Spin, Ticker};
 #[cfg(not(paceline_loom))]
 pub use cooperate::{Unconstrained, unconstrained, yield_if_due, yield_now};
+#[cfg(not(paceline_loom))]
+pub use identity::TaskInfo;
 #[cfg(not(paceline_loom))]
 pub use io::Async;
 #[cfg(not(paceline_loom))]
 pub use metrics::{Metrics, WorkerMetrics};
 #[cfg(not(paceline_loom))]
-pub use runtime::{Builder, Enter, Handle, Runtime, block_on, spawn};
+pub use report::{Census, ThreadState, Wedge};
+#[cfg(not(paceline_loom))]
+pub use runtime::{Builder, Enter, Handle, Runtime, block_on, spawn, spawn_named};
 #[cfg(not(paceline_loom))]
 pub use task::{JoinError, Task};
 #[cfg(not(paceline_loom))]

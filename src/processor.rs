@@ -11,6 +11,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::backlog::Backlog;
 use crate::cadence::Cadence;
+use crate::identity::Identity;
 use crate::idle::Searching;
 use crate::inbox::Inbox;
 use crate::queue::{Owner, Stealer};
@@ -95,6 +96,8 @@ pub(crate) struct Open {
     pub(crate) slot: Slot<Runnable>,
     pub(crate) counters: Counters,
     pub(crate) share: tally::Share,
+    /// Whom the holder polls, or polled last, as a word.
+    polled: AtomicU64,
     pub(crate) stealer: Stealer<Runnable>,
 }
 
@@ -136,10 +139,19 @@ impl Processor {
                 slot: Slot::new(),
                 counters: Counters::default(),
                 share: tally::Share::new(),
+                polled: AtomicU64::new(Identity::NOBODY.to_word()),
                 stealer,
             }),
             verdict: CachePadded::default(),
         }
+    }
+}
+
+impl Open {
+    /// Whom the holder polls, or polled last.
+    pub(crate) fn polled(&self) -> Identity {
+        // SAFETY: every word that is put there is an identity's.
+        unsafe { Identity::from_word(self.polled.load(Relaxed)) }
     }
 }
 
@@ -323,8 +335,14 @@ impl<'a> Lease<'a> {
 
     #[inline]
     pub(crate) fn run(self, runnable: Runnable) {
-        self.counters().polls.add(1);
+        self.begin_poll(runnable.metadata().identity);
         runnable.run();
+    }
+
+    #[inline]
+    pub(crate) fn begin_poll(self, who: Identity) {
+        self.processor.open.polled.store(who.to_word(), Relaxed);
+        self.counters().polls.add(1);
     }
 
     #[inline]

@@ -7,6 +7,7 @@ use std::task::Waker;
 use crossbeam_utils::CachePadded;
 use slab::Slab;
 
+use crate::identity::Identity;
 use crate::sync::{Mutex, lock};
 
 /// Where a task is registered.
@@ -18,7 +19,7 @@ pub(crate) struct Place {
 
 #[derive(Default)]
 struct Shard {
-    wakers: Slab<Waker>,
+    waiting: Slab<(Waker, Identity)>,
     closed: bool,
 }
 
@@ -33,13 +34,13 @@ impl Registry {
     }
 
     /// None if the registry is closed: the task must see to its end itself.
-    pub(crate) fn insert(&self, shard: usize, waker: &Waker) -> Option<Place> {
+    pub(crate) fn insert(&self, shard: usize, waker: &Waker, who: Identity) -> Option<Place> {
         let waker = waker.clone();
         let mut entries = lock(&self.shards[shard]);
         if entries.closed {
             return None;
         }
-        let key = entries.wakers.insert(waker);
+        let key = entries.waiting.insert((waker, who));
         drop(entries);
         let key = u32::try_from(key).expect("fewer than 2^32 waiting tasks");
         Some(Place { shard_plus_one: NonZeroU32::MIN.saturating_add(shard as u32), key })
@@ -49,7 +50,17 @@ impl Registry {
     #[must_use]
     pub(crate) fn remove(&self, place: Place) -> Waker {
         let shard = place.shard_plus_one.get() as usize - 1;
-        lock(&self.shards[shard]).wakers.remove(place.key as usize)
+        lock(&self.shards[shard]).waiting.remove(place.key as usize).0
+    }
+
+    /// Who is in.
+    pub(crate) fn tasks(&self) -> Vec<Identity> {
+        let shards = self.shards.iter().map(|shard| lock(shard));
+        shards
+            .flat_map(|entries| {
+                entries.waiting.iter().map(|(_, (_, who))| *who).collect::<Vec<_>>()
+            })
+            .collect()
     }
 
     /// Nothing gets in any more. Returns the wakers of all that are in.
@@ -58,7 +69,7 @@ impl Registry {
         for shard in &self.shards {
             let mut entries = lock(shard);
             entries.closed = true;
-            all.extend(entries.wakers.iter().map(|(_, waker)| waker.clone()));
+            all.extend(entries.waiting.iter().map(|(_, (waker, _))| waker.clone()));
         }
         all
     }
@@ -77,9 +88,9 @@ mod tests {
     fn a_closed_registry_takes_nobody_and_still_lets_them_out() {
         let registry = Registry::new(2);
         let waker = Waker::from(std::sync::Arc::new(Nobody));
-        let place = registry.insert(1, &waker).unwrap();
+        let place = registry.insert(1, &waker, Identity::NOBODY).unwrap();
         assert_eq!(registry.close().len(), 1);
-        assert!(registry.insert(0, &waker).is_none());
+        assert!(registry.insert(0, &waker, Identity::NOBODY).is_none());
         assert!(registry.remove(place).will_wake(&waker));
         assert!(registry.close().is_empty());
         assert_eq!(size_of::<Option<Place>>(), 8);

@@ -8,9 +8,11 @@ use std::task::Waker;
 use crate::config::Config;
 use crate::doze::Doze;
 use crate::fork::Origin;
+use crate::identity::{Identity, Names};
 use crate::idle::{Closed, Idle, Searching, Wake};
 use crate::injector::Injector;
 use crate::joiner::Joiner;
+use crate::outside::Outside;
 use crate::park::{Mail, Sleeper};
 use crate::processor::Processor;
 use crate::reactor::Reactor;
@@ -24,6 +26,7 @@ use crate::sync::{Arc, Mutex};
 pub(crate) struct Meta {
     /// Alive while the task's future is (see [`crate::tally`]); null for a task born cancelled.
     pub(crate) shared: *const Shared,
+    pub(crate) identity: Identity,
     pub(crate) joiner: Joiner<Waker>,
 }
 
@@ -58,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) idle: Idle<Parked>,
     pub(crate) reactor: Arc<Reactor>,
     pub(crate) registry: Registry,
+    pub(crate) names: Names,
+    pub(crate) outside: Outside,
     pub(crate) doze: Doze,
     pub(crate) stop: Stop,
     pub(crate) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
@@ -82,6 +87,8 @@ impl Shared {
             idle: Idle::new(count),
             reactor: Reactor::new(count),
             registry: Registry::new(count),
+            names: Names::default(),
+            outside: Outside::default(),
             doze: Doze::new(),
             stop: Stop::new(count),
             threads: Mutex::default(),
@@ -211,6 +218,14 @@ impl Shared {
             self.doze.not_started();
         }
         started
+    }
+
+    /// Something has changed while no worker runs: where somebody wants to know of deadlocks, the ticker
+    /// looks once more.
+    pub(crate) fn rouse_census(&self) {
+        if self.config.on_deadlock.is_some() {
+            self.rouse_ticker();
+        }
     }
 
     /// How many futures are alive.

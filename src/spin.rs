@@ -14,10 +14,12 @@ const FIXED: Duration = Duration::from_micros(20);
 const PAUSES: u32 = 32;
 
 impl Window {
-    /// The window for a machine with so many CPUs: none where the spinner would only keep the
-    /// thread that it waits for from running.
-    pub(crate) fn for_cpus(cpus: usize) -> Self {
-        Window(if cpus > 1 { FIXED } else { Duration::ZERO })
+    pub(crate) fn of(spin: crate::config::Spin) -> Self {
+        match spin {
+            crate::config::Spin::Adaptive => Window(FIXED),
+            crate::config::Spin::Fixed(length) => Window(length),
+            crate::config::Spin::Off => Window(Duration::ZERO),
+        }
     }
 
     pub(crate) fn length(self) -> Duration {
@@ -87,7 +89,7 @@ mod tests {
 
     #[test]
     fn one_cpu_does_not_spin() {
-        assert_eq!(Window::for_cpus(1).spin(|| Some(())), None);
+        assert_eq!(Window::of(crate::config::Spin::Off).spin(|| Some(())), None);
     }
 
     /// Of a thousand chances, how many were taken if each spin wins with that chance in percent.
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_window_ends_with_what_was_found_or_by_itself() {
-        let window = Window::for_cpus(2);
+        let window = Window::of(crate::config::Spin::Adaptive);
         let mut looks = 0;
         let found = window.spin(|| {
             looks += 1;

@@ -15,6 +15,7 @@ use async_task::{FallibleTask, WithInfo};
 
 use crate::contain::contain;
 use crate::current;
+use crate::identity::{Identity, TaskInfo};
 use crate::joiner::Joiner;
 use crate::processor::Lease;
 use crate::registry::Place;
@@ -271,7 +272,7 @@ fn renew(old: Option<Waker>, new: &Waker) -> Waker {
 }
 
 /// Lets `poll` register a waker whose `wake` cannot panic: async-task would abort.
-fn with_contained_waker<R>(
+pub(crate) fn with_contained_waker<R>(
     cx: &mut Context<'_>,
     poll: impl FnOnce(&mut Context<'_>) -> Poll<R>,
 ) -> Poll<R> {
@@ -352,7 +353,7 @@ impl<F> Tracked<F> {
     #[cold]
     fn register(&mut self, shared: &Shared, waker: &Waker) {
         let shard = current::lease(shared).map_or(0, |lease| lease.processor.index);
-        self.place = shared.registry.insert(shard, waker);
+        self.place = shared.registry.insert(shard, waker, self.meta().identity);
         if self.place.is_none() {
             // The end has begun and nobody will wake this task: have it scheduled, and dropped.
             waker.wake_by_ref();
@@ -378,21 +379,23 @@ impl<F> Drop for Tracked<F> {
         if shared.is_null() {
             return;
         }
+        // SAFETY: still counted, so the scheduler is alive.
+        let scheduler = unsafe { &*shared };
         if let Some(place) = self.place {
-            // SAFETY: still counted, so the scheduler is alive.
-            drop(unsafe { &*shared }.registry.remove(place));
+            drop(scheduler.registry.remove(place));
         }
+        scheduler.names.forget(self.meta().identity);
         match current::lease(shared) {
             Some(lease) => lease.processor.open.share.add(-1),
-            // SAFETY: counted until this call, and not touched after it.
-            None => drop(unsafe { &*shared }.stop.leave()),
+            // Counted until this call, and not touched after it.
+            None => drop(scheduler.stop.leave()),
         }
     }
 }
 
 /// A task of `shared`'s; the caller has counted it, unless `shared` is null.
 #[inline]
-fn build<F>(shared: *const Shared, future: F) -> (Runnable, Task<F::Output>)
+fn build<F>(shared: *const Shared, identity: Identity, future: F) -> (Runnable, Task<F::Output>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -403,7 +406,7 @@ where
         future: ManuallyDrop::new(future),
     };
     let (runnable, task) = async_task::Builder::new()
-        .metadata(Meta { shared, joiner: Joiner::new() })
+        .metadata(Meta { shared, identity, joiner: Joiner::new() })
         .spawn(track, WithInfo(schedule));
     let meta = NonNull::from(task.metadata());
     (runnable, Task { inner: task.fallible(), meta })
@@ -411,13 +414,13 @@ where
 
 /// Spawns from a worker: to the tail of its own queue.
 #[inline]
-pub(crate) fn spawn_here<F>(lease: Lease<'_>, future: F) -> Task<F::Output>
+pub(crate) fn spawn_here<F>(lease: Lease<'_>, info: TaskInfo, future: F) -> Task<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     lease.processor.open.share.add(1);
-    let (runnable, task) = build(lease.shared, future);
+    let (runnable, task) = build(lease.shared, lease.shared.names.identify(info), future);
     lease.push(runnable);
     task
 }
@@ -427,17 +430,21 @@ where
 /// # Panics
 /// If no worker runs and no thread can be started; the task is cancelled then.
 #[track_caller]
-pub(crate) fn spawn_on<F>(shared: &Shared, future: F) -> Task<F::Output>
+pub(crate) fn spawn_on<F>(shared: &Shared, info: TaskInfo, future: F) -> Task<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     if let Some(lease) = current::lease(shared) {
-        return spawn_here(lease, future);
+        return spawn_here(lease, info, future);
     }
     shared.origin.check();
     let counted = shared.stop.tally.enter();
-    let (runnable, task) = build(if counted { shared } else { ptr::null() }, future);
+    let (runnable, task) = if counted {
+        build(shared, shared.names.identify(info), future)
+    } else {
+        build(ptr::null(), Identity::NOBODY, future)
+    };
     if !counted || shared.stop.is_closing() {
         drop(runnable);
     } else if let Err(error) = shared.inject(runnable) {

@@ -11,7 +11,7 @@ use crate::processor::Lease;
 use crate::reactor::Due;
 use crate::search;
 use crate::shared::{Parked, Runnable, Shared};
-use crate::spin::Luck;
+use crate::spin::{Luck, Window};
 use crate::sync::Arc;
 use crate::sync::atomic::{
     AtomicBool,
@@ -127,7 +127,7 @@ impl<'a> Worker<'a> {
                 found.is_some() || (looks && lease.look_at_reactor()) || self.is_interrupted();
             done.then_some(found)
         };
-        let window = lease.shared.config.spin;
+        let window = Window::of(lease.shared.config.spin);
         let may_spin = !window.length().is_zero() && lease.shared.may_spin();
         let found = if may_spin && self.luck.is_worth_a_spin() {
             let found = window.spin(look);
@@ -145,17 +145,7 @@ impl<'a> Worker<'a> {
 
     /// This thread holds the processor from now on.
     pub(crate) fn hold(&self, processor: usize, searching: Option<Searching>) {
-        let processor = &self.shared.processors[processor];
-        current::set_processor(Some(processor));
-        let lease = self.lease().expect("just set");
-        lease.begin(searching);
-        // Ordering R2: store-load; the alarm was cleared before, the reactor is looked at after.
-        // Pairs with A2 and R1: what was armed by one who still saw it set is seen here.
-        fence(SeqCst);
-        if self.shared.reactor.is_used() {
-            // If a poll keeps it from looking, somebody else must drive.
-            lease.call_watch();
-        }
+        hold(self.shared, processor, searching);
     }
 
     /// Wakes what the reactor has collected.
@@ -173,7 +163,7 @@ impl<'a> Worker<'a> {
     /// Takes an idle processor, if there is one.
     pub(crate) fn acquire(&self) {
         if let Some(processor) = self.shared.idle.acquire() {
-            self.hold(processor, None);
+            hold(self.shared, processor, None);
         }
     }
 
@@ -367,4 +357,26 @@ fn retire(lease: Lease<'_>) {
     let shared = lease.shared.arc();
     drop(shared.retire(lease.processor));
     shared.drain();
+}
+
+/// This thread holds the processor from now on.
+fn hold(shared: &Shared, processor: usize, searching: Option<Searching>) {
+    current::set_processor(Some(&shared.processors[processor]));
+    let lease = current::lease(shared).expect("just set");
+    lease.begin(searching);
+    // Ordering R2: store-load; the alarm was cleared before, the reactor is looked at after.
+    // Pairs with A2 and R1: what was armed by one who still saw it set is seen here.
+    fence(SeqCst);
+    if shared.reactor.is_used() {
+        // If a poll keeps it from looking, somebody else must drive.
+        lease.call_watch();
+    }
+}
+
+/// This thread, in the middle of a poll, had given up its processor: it takes an idle one, if there is one.
+pub(crate) fn take_back() {
+    let Some(shared) = current::innermost() else { return };
+    if let Some(processor) = shared.idle.acquire() {
+        hold(&shared, processor, None);
+    }
 }

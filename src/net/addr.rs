@@ -7,6 +7,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::vec;
 
+use crate::blocking::try_unblock;
+
 /// What stands for socket addresses, as [`std::net::ToSocketAddrs`], but for lookups that do not
 /// block.
 ///
@@ -96,13 +98,13 @@ impl Iterator for Resolved {
 }
 
 async fn look_up(host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
-    blocking::unblock(move || {
+    let lookup = move || {
         let addrs = std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), port));
         addrs.map(Iterator::collect).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot look up the host {host:?}: {error}"))
         })
-    })
-    .await
+    };
+    try_unblock(lookup)?.await
 }
 
 /// The addresses that `addrs` stands for. Does not block: a name is looked up on another thread.

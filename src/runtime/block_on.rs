@@ -1,10 +1,12 @@
 //! Runs a future on the calling thread, which works for the runtime while the future waits.
 
 use std::future::Future;
+use std::panic::Location;
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::current;
+use crate::identity::Identity;
 use crate::park::{Bed, Sleeper};
 use crate::processor::Lease;
 use crate::shared::Shared;
@@ -61,10 +63,11 @@ fn give_up_or_panic(lease: Lease<'_>) {
 #[track_caller]
 pub(super) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output {
     shared.origin.check();
-    current::within(shared, |nested| drive(shared, future, nested))
+    let whose = Identity::of(Location::caller());
+    current::within(shared, |nested| drive(shared, future, whose, nested))
 }
 
-fn drive<F: Future>(shared: &Arc<Shared>, future: F, nested: bool) -> F::Output {
+fn drive<F: Future>(shared: &Arc<Shared>, future: F, whose: Identity, nested: bool) -> F::Output {
     let mut future = pin!(future);
     let bed = Bed::new(shared.reactor.clone());
     let main = Arc::new(Main { woken: AtomicBool::new(true), sleeper: bed.sleeper().clone() });
@@ -78,7 +81,7 @@ fn drive<F: Future>(shared: &Arc<Shared>, future: F, nested: bool) -> F::Output 
         // Ordering B2: acquire; pairs with B1.
         if main.woken.swap(false, AcqRel) {
             if let Some(lease) = current::lease(Arc::as_ptr(shared)) {
-                lease.counters().polls.add(1);
+                lease.begin_poll(whose);
             }
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return output;

@@ -5,12 +5,15 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::Runtime;
-use crate::config::{Config, MAX_WORKERS, Ticker, WORKERS_VARIABLE, refuse, workers_from};
+use crate::config::{
+    Config, MAX_WORKERS, SPIN_VARIABLE, Spin, Ticker, WORKERS_VARIABLE, checked_spin, refuse,
+    spin_from, workers_from,
+};
+use crate::report::{Census, Wedge};
 use crate::slice;
-use crate::spin::Window;
 use crate::sync::Arc;
 
-/// Configures a [`Runtime`]. `PACELINE_WORKERS` concerns the default runtime only.
+/// Configures a [`Runtime`]. `PACELINE_WORKERS` and `PACELINE_SPIN` concern the default runtime only.
 ///
 /// # Examples
 /// ```
@@ -29,6 +32,8 @@ pub struct Builder {
     worker_threads: Option<usize>,
 }
 
+/// Far beyond a good poll (tens of microseconds), and soon enough for who waits.
+const WEDGE_AFTER: Duration = Duration::from_millis(50);
 /// Smaller stacks do not even start a thread everywhere.
 const MIN_STACK: usize = 16 * 1024;
 
@@ -47,7 +52,10 @@ impl Builder {
                 wake_slot: true,
                 timeslice: slice::DEFAULT,
                 ticker: Ticker::default(),
-                spin: Window::for_cpus(1),
+                spin: Spin::default(),
+                wedge_after: WEDGE_AFTER,
+                on_wedge: None,
+                on_deadlock: None,
                 cpus: 1,
             },
         }
@@ -56,7 +64,9 @@ impl Builder {
     /// Default settings, and what the environment says.
     pub(super) fn from_environment() -> io::Result<Self> {
         let worker_threads = workers_from(std::env::var_os(WORKERS_VARIABLE))?;
-        Ok(Builder { worker_threads, ..Builder::new() })
+        let mut builder = Builder { worker_threads, ..Builder::new() };
+        builder.config.spin = spin_from(std::env::var_os(SPIN_VARIABLE))?.unwrap_or_default();
+        Ok(builder)
     }
 
     /// How many tasks may run at once, from 1 to 4096; a worker per CPU by default, where the
@@ -113,6 +123,57 @@ impl Builder {
         self
     }
 
+    /// How long a worker that finds nothing to do looks on before it sleeps. [`Spin::Adaptive`] by default.
+    pub fn spin(mut self, spin: Spin) -> Self {
+        self.config.spin = spin;
+        self
+    }
+
+    /// From when on a poll counts as a wedge: it is counted, reported to the hook of
+    /// [`on_wedge`](Builder::on_wedge), and made up for by one more worker if work waits. 50 ms by
+    /// default; longer than zero. The time in which the thread waited for a CPU does not count, where the
+    /// system tells it.
+    pub fn wedge_after(mut self, length: Duration) -> Self {
+        self.config.wedge_after = length;
+        self
+    }
+
+    /// Is told of every wedge, within [`wedge_after`](Builder::wedge_after) and a tick, and again when the
+    /// poll is over. Runs on the ticker's thread, which looks after nobody meanwhile: it should only
+    /// write down or pass on. A panic in it is contained.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let runtime = paceline::Builder::new().on_wedge(|wedge| eprintln!("{wedge}")).build()?;
+    /// let hog = runtime.spawn_named("hog", async { std::thread::sleep(Duration::from_millis(100)) });
+    /// runtime.block_on(hog);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_wedge(mut self, hook: impl Fn(&Wedge) + Send + Sync + 'static) -> Self {
+        self.config.on_wedge = Some(Arc::new(hook));
+        self
+    }
+
+    /// Is told if nothing can happen any more although a `block_on` waits: no task can run, no timer is
+    /// armed, no descriptor is waited for, no job of [`unblock`](crate::unblock) or
+    /// [`block_in_place`](crate::block_in_place) goes on. Once, until a task runs again. Runs on the
+    /// ticker's thread. **If it panics, the `block_on` that waits longest panics so.**
+    ///
+    /// What only a thread outside of the runtime would wake is taken for a deadlock: set no hook where
+    /// tasks wait for such threads, or for another reactor.
+    ///
+    /// # Examples
+    /// ```should_panic
+    /// let runtime = paceline::Builder::new().on_deadlock(|census| panic!("{census}")).build()?;
+    /// runtime.block_on(std::future::pending::<()>());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_deadlock(mut self, hook: impl Fn(&Census) + Send + Sync + 'static) -> Self {
+        self.config.on_deadlock = Some(Arc::new(hook));
+        self
+    }
+
     /// Makes the runtime. No thread is started until there is work for it.
     ///
     /// # Errors
@@ -127,7 +188,11 @@ impl Builder {
                 return Err(refuse("worker_threads", count, &format!("from 1 to {MAX_WORKERS}")));
             }
         };
-        config.spin = Window::for_cpus(config.cpus);
+        config.spin = checked_spin(config.spin)?;
+        if config.cpus == 1 {
+            // It would only keep the thread that it waits for from running.
+            config.spin = Spin::Off;
+        }
         if config.thread_name.contains('\0') {
             return Err(refuse("thread_name", &config.thread_name, "free of NUL characters"));
         }
@@ -137,6 +202,19 @@ impl Builder {
         if config.ticker == Ticker::Every(Duration::ZERO) {
             let accepted = "longer than zero; `Ticker::Off` switches the ticker off";
             return Err(refuse("ticker", config.ticker, accepted));
+        }
+        if config.wedge_after.is_zero() {
+            return Err(refuse("wedge_after", config.wedge_after, "longer than zero"));
+        }
+        if config.ticker == Ticker::Off {
+            let hooks = [
+                ("on_wedge", config.on_wedge.is_some()),
+                ("on_deadlock", config.on_deadlock.is_some()),
+            ];
+            if let Some((hook, _)) = hooks.into_iter().find(|(_, is_set)| *is_set) {
+                let accepted = format!("on where `{hook}` is set: the ticker calls it");
+                return Err(refuse("ticker", config.ticker, &accepted));
+            }
         }
         Ok(Runtime::with(config))
     }

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::panic::Location;
 
 use super::{block_on, default_runtime};
 use crate::config::Config;
 use crate::current;
+use crate::identity::TaskInfo;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::sync::Arc;
@@ -70,7 +72,21 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        spawn_on(&self.shared, future)
+        spawn_on(&self.shared, TaskInfo::at(Location::caller()), future)
+    }
+
+    /// As [`spawn`](Handle::spawn), of a task with a name, as [`spawn_named`](crate::spawn_named).
+    #[track_caller]
+    pub fn spawn_named<F>(&self, name: impl Into<Arc<str>>, future: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        spawn_on(
+            &self.shared,
+            TaskInfo { name: Some(name.into()), ..TaskInfo::at(Location::caller()) },
+            future,
+        )
     }
 
     /// Runs a future to its end on the calling thread.

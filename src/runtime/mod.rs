@@ -7,6 +7,7 @@ mod threads;
 
 use std::future::Future;
 use std::io;
+use std::panic::Location;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,10 @@ pub use builder::Builder;
 pub use handle::{Enter, Handle};
 
 use crate::current;
+use crate::identity::TaskInfo;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
+use crate::sync::Arc;
 use crate::task::{Task, spawn_here, spawn_on};
 
 /// An executor with worker threads and a ticker, which start when there is work for them.
@@ -63,12 +66,23 @@ impl Runtime {
     }
 
     /// As [`Handle::spawn`].
+    #[track_caller]
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
         self.handle.spawn(future)
+    }
+
+    /// As [`Handle::spawn_named`].
+    #[track_caller]
+    pub fn spawn_named<F>(&self, name: impl Into<Arc<str>>, future: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle.spawn_named(name, future)
     }
 
     /// A handle to this runtime, which does not keep it running.
@@ -173,6 +187,7 @@ pub(crate) fn default_runtime() -> &'static Runtime {
 /// let answer = paceline::block_on(async { 6 * 7 });
 /// assert_eq!(answer, 42);
 /// ```
+#[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
     default_runtime().block_on(future)
 }
@@ -198,16 +213,48 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 /// });
 /// ```
 #[inline]
+#[track_caller]
 pub fn spawn<F>(future: F) -> Task<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    spawn_as(TaskInfo::at(Location::caller()), future)
+}
+
+/// As [`spawn`], of a task with a name: reports of wedged workers and of deadlocks give it, beside the
+/// place where the task was spawned. A name costs a lock when the task is spawned and when it ends.
+///
+/// # Panics
+/// As [`spawn`].
+///
+/// # Examples
+/// ```
+/// let answer = paceline::block_on(async {
+///     paceline::spawn_named("deep thought", async { 42 }).await
+/// });
+/// assert_eq!(answer, 42);
+/// ```
+#[track_caller]
+pub fn spawn_named<F>(name: impl Into<Arc<str>>, future: F) -> Task<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    spawn_as(TaskInfo { name: Some(name.into()), spawned_at: Location::caller() }, future)
+}
+
+#[inline]
+fn spawn_as<F>(info: TaskInfo, future: F) -> Task<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
     current::with_lease(|lease| match lease.filter(|_| !current::is_overridden()) {
-        Some(lease) => spawn_here(lease, future),
+        Some(lease) => spawn_here(lease, info, future),
         None => match current::shared() {
-            Some(shared) => spawn_on(&shared, future),
-            None => default_runtime().spawn(future),
+            Some(shared) => spawn_on(&shared, info, future),
+            None => spawn_on(&default_runtime().handle.shared, info, future),
         },
     })
 }
