@@ -95,6 +95,7 @@
 
 #[cfg(not(paceline_loom))]
 mod task;
+#[cfg(not(paceline_loom))]
 mod identity;
 mod joiner;
 #[cfg(not(paceline_loom))]
@@ -124,6 +125,7 @@ mod shared;
 mod idle;
 #[cfg(not(paceline_loom))]
 mod park;
+#[cfg(not(paceline_loom))]
 mod spin;
 
 mod reactor;
