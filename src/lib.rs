@@ -18,7 +18,8 @@
 //! [`block_on`] and [`spawn`] use the default runtime, which has a worker per CPU and starts at
 //! first use. [`Runtime`] and [`Builder`] make others. A [`Task`] is a future of its output;
 //! **dropping it cancels it**. [`time`] has timers, [`net`] sockets, and [`Async`] is for any other
-//! descriptor; they work on every thread, on the default runtime if on no other.
+//! descriptor; they work on every thread, on the default runtime if on no other. [`supervise`] keeps a
+//! task alive.
 //!
 //! # How it schedules
 //!
@@ -85,11 +86,11 @@
 //! noted ([`processor`], [`current`], [`shared`]); who sleeps and who is woken ([`idle`], [`park`],
 //! [`spin`]); what wakes them from outside ([`reactor`], [`clock`]); who looks after them ([`ticker`],
 //! [`doze`]), what is found there ([`wedge`], [`thread_state`], [`census`], [`outside`]) and reported
-//! ([`report`]); how it ends ([`registry`], [`tally`],
-//! [`closing`], [`stop`]); what tasks await ([`blocking`] on its [`pool`], [`io`], [`net`], [`time`], and
-//! `hyper` for libraries that want it so); the public runtime on top, with
-//! its [`config`] and [`metrics`]; and small change ([`contain`] for panics, [`fork`] for forked
-//! processes, [`sync`] for the model checker, [`word`] for what fits a pointer).
+//! ([`report`]); how it ends ([`registry`], [`tally`], [`closing`], [`stop`]); what tasks await
+//! ([`blocking`] on its [`pool`], [`io`], [`net`], [`time`], and `hyper` for libraries that want it so);
+//! the public runtime on top, with its [`config`] and [`metrics`], and who keeps a task alive on it
+//! ([`supervise`]); and small change ([`contain`] for panics, [`fork`] for forked processes, [`sync`] for
+//! the model checker, [`word`] for what fits a pointer).
 #![allow(rustdoc::private_intra_doc_links)] // the map above is for readers of the source
 #![allow(clippy::needless_doctest_main)] // a first program has a `main`
 
@@ -173,6 +174,8 @@ mod runtime;
 mod config;
 #[cfg(not(paceline_loom))]
 mod metrics;
+#[cfg(not(paceline_loom))]
+pub mod supervise;
 
 mod contain;
 #[cfg(not(paceline_loom))]
