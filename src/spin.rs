@@ -1,5 +1,5 @@
 //! How long a worker that finds nothing to do looks on before it parks. The only place where this crate
-//! spins. Pure but for the spin itself: it is told how long waits were, and what a wake-up takes.
+//! spins. Pure but for the spin itself: it is told how long waits were.
 //!
 //! A spin of `w` costs the CPU time until work comes, or all of `w` and the park that follows. So of some
 //! windows the best is the one that would have cost least over the last waits, whether or not they were
@@ -10,17 +10,12 @@ use std::time::{Duration, Instant};
 
 use crate::config::Spin;
 
-/// The windows to choose from, but for none at all, in ns: doubling from about the shortest wait that a
-/// thread can hope for to the longest price of a park.
-const WINDOWS: [u32; 6] = [6_250, 12_500, 25_000, 50_000, 100_000, 200_000];
-/// What a park is worth to avoid, in wake-ups: the work waits for one, the waker and the woken pay for one,
-/// and the CPU sleeps and comes back less lively. At four, a wait is spun if it is as short as those that
-/// decide the throughput of a client that waits for each reply (`benches/spin.rs`).
-const PRICE: u32 = 4;
-/// What a wake-up takes before any was measured: 20 to 45 µs on the hosts of benches/README.md.
-const WAKE_UP: u32 = 40_000;
-/// Beyond that, a wake-up waited for a CPU.
-const LONGEST_WAKE_UP: u32 = 100_000;
+/// The windows to choose from, but for none at all, in ns. Doubling; the longest is the first that is not
+/// worth a park by itself.
+const WINDOWS: [u32; 5] = [6_250, 12_500, 25_000, 50_000, 100_000];
+/// What a park is worth to avoid, in ns: two wake-ups, which took up to 45 µs each on the hosts of
+/// benches/README.md. One is what the work waits for, the other what it costs in CPU time.
+const PARK: u64 = 80_000;
 /// A wait that has just ended weighs as much as all before the last 16.
 const FADE: u32 = 16;
 const ONE: u32 = 1 << 16;
@@ -35,19 +30,14 @@ const PAUSES: u32 = 32;
 pub(crate) struct Adaptive {
     /// How much of the last waits ended within each window but not within the one before, and longer ones.
     waits: [Cell<u32>; WINDOWS.len() + 1],
-    wake_up: Cell<u32>,
     window: Cell<Duration>,
     penance: Cell<u32>,
 }
 
 impl Adaptive {
     pub(crate) fn new() -> Self {
-        let adaptive = Adaptive {
-            waits: Default::default(),
-            wake_up: Cell::new(WAKE_UP),
-            window: Cell::default(),
-            penance: Cell::new(0),
-        };
+        let adaptive =
+            Adaptive { waits: Default::default(), window: Cell::default(), penance: Cell::new(0) };
         // As if every other wait had been a short one.
         adaptive.waits[2].set(ONE / 2);
         adaptive.waits[WINDOWS.len()].set(ONE / 2);
@@ -77,33 +67,23 @@ impl Adaptive {
         self.choose();
     }
 
-    /// A thread ran so long after it was woken.
-    pub(crate) fn woken_after(&self, delay: Duration) {
-        let delay = u32::try_from(delay.as_nanos()).unwrap_or(u32::MAX).min(LONGEST_WAKE_UP);
-        self.wake_up.set(self.wake_up.get() - self.wake_up.get() / FADE + delay / FADE);
-    }
-
-    pub(crate) fn wake_up(&self) -> Duration {
-        Duration::from_nanos(self.wake_up.get().into())
-    }
-
     /// Another thread had the CPU during a spin.
     pub(crate) fn descheduled(&self) {
         self.penance.set(PENANCE);
     }
 
     fn choose(&self) {
-        let park = u64::from(self.wake_up.get() * PRICE);
         let mut longer: u64 = self.waits.iter().map(|weight| u64::from(weight.get())).sum();
         // Of no window: every wait is a park.
-        let (mut best, mut least) = (0, longer * park);
+        let (mut best, mut least) = (0, longer * PARK);
         let mut spun = 0;
         for (&window, weight) in WINDOWS.iter().zip(&self.waits) {
             let window = u64::from(window);
             let within = u64::from(weight.get());
             longer -= within;
-            spun += within * window;
-            let cost = spun + longer * (window + park);
+            // Between this window and half of it.
+            spun += within * window * 3 / 4;
+            let cost = spun + longer * (window + PARK);
             if cost < least {
                 (best, least) = (window, cost);
             }
@@ -214,17 +194,6 @@ mod tests {
         assert!(turns(long, false) <= Some(60));
         (0..100).for_each(|_| adaptive.waited(short));
         assert!(turns(None, false) <= Some(60), "waits for timers are not spun");
-    }
-
-    #[test]
-    fn cheap_wake_ups_make_for_short_spins() {
-        let adaptive = Adaptive::new();
-        (0..100).for_each(|_| adaptive.woken_after(Duration::from_micros(4)));
-        (0..100).for_each(|_| adaptive.waited(Some(Duration::from_micros(30))));
-        assert!(adaptive.window().is_zero());
-        (0..100).for_each(|_| adaptive.woken_after(Duration::from_secs(4)));
-        (0..100).for_each(|_| adaptive.waited(Some(Duration::from_micros(30))));
-        assert_eq!(adaptive.window().as_micros(), 50);
     }
 
     #[test]
