@@ -126,7 +126,7 @@ impl<'a> Worker<'a> {
     fn search(&self, lease: Lease<'_>) -> Option<Runnable> {
         let searching = lease.take_searching().or_else(|| lease.shared.idle.begin_search())?;
         lease.keep_searching(searching);
-        let window = match lease.shared.may_spin() {
+        let window = match lease.shared.may_spin() && !lease.shared.reactor.is_slept_in() {
             true => lease.shared.config.spin.window(lease.spin()),
             false => Duration::ZERO,
         };
@@ -149,8 +149,15 @@ impl<'a> Worker<'a> {
         let found = if window.is_zero() {
             look(false)
         } else {
-            // Nobody else may be driving.
-            let spun = spin::spin(since, window, || look(lease.shared.reactor.needs_driver()));
+            let reactor = &lease.shared.reactor;
+            let mut looks = 0;
+            let spun = spin::spin(since, window, || {
+                looks += 1;
+                // Who is busy may not come round to the reactor for long.
+                let found = look(looks % SPINS_LOOKS == 0 && reactor.needs_driver());
+                // What goes on there is another's who sleeps there: best to be out of the way.
+                found.or_else(|| reactor.is_slept_in().then_some(None))
+            });
             self.judge(lease, since, spun)
         };
         match found {
@@ -163,9 +170,16 @@ impl<'a> Worker<'a> {
     }
 
     /// What a spin has come to.
-    fn judge<R>(&self, lease: Lease<'_>, since: Instant, spun: Spun<R>) -> Option<R> {
+    fn judge(
+        &self,
+        lease: Lease<'_>,
+        since: Instant,
+        spun: Spun<Option<Runnable>>,
+    ) -> Option<Option<Runnable>> {
         lease.counters().spins.add(1);
         match spun {
+            // Out of the way.
+            Spun::Found(None) if !lease.has_due() && !self.is_interrupted() => None,
             Spun::Found(found) => {
                 lease.counters().spins_won.add(1);
                 lease.spin().waited((!lease.has_timers_due()).then(|| since.elapsed()));

@@ -284,6 +284,11 @@ impl Reactor {
         }
     }
 
+    /// Whether there is, and somebody sleeps here.
+    pub(crate) fn is_slept_in(&self) -> bool {
+        self.alarm.is_set() && self.is_used()
+    }
+
     /// Whether there is, and nobody sleeps here. To be asked after a fence.
     pub(crate) fn needs_driver(&self) -> bool {
         !self.alarm.is_set() && self.is_used()
