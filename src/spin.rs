@@ -19,10 +19,12 @@ const PARK: u64 = 80_000;
 /// A wait that has just ended weighs as much as all before the last 16.
 const FADE: u32 = 16;
 const ONE: u32 = 1 << 16;
-/// No two looks at the clock are that far apart, unless another thread had the CPU in between.
-const DESCHEDULED: Duration = Duration::from_micros(250);
-/// So many waits are not spun then: the CPU is needed.
+/// Two looks at the clock that are so far apart make one ask whether another thread had the CPU in between.
+const HICCUP: Duration = Duration::from_micros(3);
+/// So many waits are not spun if one had: whoever is waited for may need the CPU. Twice as many each time,
+/// until so many spins have gone well.
 const PENANCE: u32 = 64;
+const LONGEST_PENANCE: u32 = 1 << 14;
 /// Pauses between two looks at the work: 0.5 to 1.5 µs, so that a look costs its target little.
 const PAUSES: u32 = 32;
 
@@ -32,12 +34,19 @@ pub(crate) struct Adaptive {
     waits: [Cell<u32>; WINDOWS.len() + 1],
     window: Cell<Duration>,
     penance: Cell<u32>,
+    next_penance: Cell<u32>,
+    gone_well: Cell<u32>,
 }
 
 impl Adaptive {
     pub(crate) fn new() -> Self {
-        let adaptive =
-            Adaptive { waits: Default::default(), window: Cell::default(), penance: Cell::new(0) };
+        let adaptive = Adaptive {
+            waits: Default::default(),
+            window: Cell::default(),
+            penance: Cell::new(0),
+            next_penance: Cell::new(PENANCE),
+            gone_well: Cell::new(0),
+        };
         // As if every other wait had been a short one.
         adaptive.waits[2].set(ONE / 2);
         adaptive.waits[WINDOWS.len()].set(ONE / 2);
@@ -69,7 +78,19 @@ impl Adaptive {
 
     /// Another thread had the CPU during a spin.
     pub(crate) fn descheduled(&self) {
-        self.penance.set(PENANCE);
+        let penance = self.next_penance.get();
+        self.penance.set(penance);
+        self.next_penance.set((penance * 2).min(LONGEST_PENANCE));
+        self.gone_well.set(0);
+    }
+
+    /// No other thread did.
+    pub(crate) fn went_well(&self) {
+        self.gone_well.set(self.gone_well.get() + 1);
+        if self.gone_well.get() == PENANCE {
+            self.gone_well.set(0);
+            self.next_penance.set(PENANCE);
+        }
     }
 
     fn choose(&self) {
@@ -101,22 +122,24 @@ pub(crate) enum Spun<R> {
     Descheduled,
 }
 
-/// Looks until there is something or the window closes.
+/// Looks until there is something or the window closes; or until, after a hiccup, `lost_cpu` says that
+/// another thread ran here.
 #[allow(clippy::disallowed_methods)] // the window that the lint asks for
 pub(crate) fn spin<R>(
     since: Instant,
     window: Duration,
     mut look: impl FnMut() -> Option<R>,
+    lost_cpu: impl Fn(Duration) -> bool,
 ) -> Spun<R> {
     let mut last = since;
     loop {
         (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        let now = Instant::now();
+        if now - last > HICCUP && lost_cpu(now - last) {
+            return Spun::Descheduled;
+        }
         if let Some(found) = look() {
             return Spun::Found(found);
-        }
-        let now = Instant::now();
-        if now - last > DESCHEDULED {
-            return Spun::Descheduled;
         }
         if now - since >= window {
             return Spun::Nothing;
@@ -197,30 +220,43 @@ mod tests {
     }
 
     #[test]
-    fn who_was_descheduled_does_not_spin_for_a_while() {
+    fn who_lost_the_cpu_spins_later_each_time_until_all_is_well() {
         let adaptive = Adaptive::new();
-        adaptive.descheduled();
-        assert_eq!((0..100).find(|_| !adaptive.window().is_zero()), Some(PENANCE));
+        let penance = || (0..100_000).find(|_| !adaptive.window().is_zero());
+        let after = || {
+            adaptive.descheduled();
+            penance()
+        };
+        assert_eq!(
+            (after(), after(), after()),
+            (Some(PENANCE), Some(2 * PENANCE), Some(4 * PENANCE))
+        );
+        (0..20).for_each(|_| adaptive.descheduled());
+        assert_eq!(penance(), Some(LONGEST_PENANCE));
+        (0..PENANCE).for_each(|_| adaptive.went_well());
+        assert_eq!(after(), Some(PENANCE));
     }
 
     #[test]
-    fn a_spin_ends_with_what_was_found_or_by_the_clock() {
+    fn a_spin_ends_with_what_was_found_or_by_the_clock_or_with_the_cpu() {
         let window = Duration::from_micros(20);
         let mut looks = 0;
-        let found = spin(Instant::now(), Duration::MAX, || {
+        let second = || {
             looks += 1;
             (looks == 2).then_some(looks)
-        });
-        assert!(found == Spun::Found(2) || found == Spun::Descheduled);
+        };
+        assert_eq!(spin(Instant::now(), Duration::MAX, second, |_| false), Spun::Found(2));
         let start = Instant::now();
-        assert_ne!(spin(start, window, || None::<()>), Spun::Found(()));
+        assert_eq!(spin(start, window, || None::<()>, |_| false), Spun::Nothing);
         assert!(start.elapsed() >= window);
-        let start = Instant::now();
-        let busy = || {
+        let slow = || {
             let since = Instant::now();
-            while since.elapsed() < DESCHEDULED * 2 {}
+            while since.elapsed() < HICCUP * 2 {}
             None::<()>
         };
-        assert_eq!(spin(start, Duration::MAX, busy), Spun::Descheduled);
+        assert_eq!(
+            spin(Instant::now(), Duration::MAX, slow, |gap| gap > HICCUP),
+            Spun::Descheduled
+        );
     }
 }

@@ -18,6 +18,7 @@ use crate::sync::atomic::{
     Ordering::{Acquire, SeqCst},
     fence,
 };
+use crate::thread_state;
 
 /// A single runnable in another's queue is stolen at the second look of who goes to sleep if there is
 /// nothing: its owner was just about to take it, or is stuck.
@@ -151,14 +152,16 @@ impl<'a> Worker<'a> {
         } else {
             let reactor = &lease.shared.reactor;
             let mut looks = 0;
-            let spun = spin::spin(since, window, || {
+            let look_on = || {
                 looks += 1;
                 // Who is busy may not come round to the reactor for long.
                 let found = look(looks % SPINS_LOOKS == 0 && reactor.needs_driver());
                 // What goes on there is another's who sleeps there: best to be out of the way.
                 found.or_else(|| reactor.is_slept_in().then_some(None))
-            });
-            self.judge(lease, since, spun)
+            };
+            let spun = spin::spin(since, window, look_on, thread_state::lost_cpu);
+            // What another thread has brought about meanwhile is there by now.
+            self.judge(lease, since, spun).or_else(|| look(false))
         };
         match found {
             Some(found) => {
@@ -182,10 +185,14 @@ impl<'a> Worker<'a> {
             Spun::Found(None) if !lease.has_due() && !self.is_interrupted() => None,
             Spun::Found(found) => {
                 lease.counters().spins_won.add(1);
+                lease.spin().went_well();
                 lease.spin().waited((!lease.has_timers_due()).then(|| since.elapsed()));
                 Some(found)
             }
-            Spun::Nothing => None,
+            Spun::Nothing => {
+                lease.spin().went_well();
+                None
+            }
             Spun::Descheduled => {
                 lease.spin().descheduled();
                 None
