@@ -222,7 +222,7 @@ fn judge(shared: &Shared, processor: &Processor, watch: &mut Watch, lasted: Dura
     let used = thread.cpu_time().map(|cpu| watch.used(cpu));
     if !watch.episode.is_wedged && lasted >= shared.config.wedge_after {
         let state = thread.state();
-        if state != ThreadState::Running || !watch.is_starved(lasted) {
+        if state != ThreadState::Running || !watch.is_starved(shared.config.wedge_after) {
             watch.episode.is_wedged = true;
             watch.episode.task = shared.names.look_up(processor.open.polled());
             processor.verdict.wedges.add(1);
