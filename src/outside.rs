@@ -56,14 +56,17 @@ impl Outside {
         lock(&self.mains).all -= 1;
     }
 
-    pub(crate) fn main_waits(&self, main: Arc<dyn Main>) {
+    /// Its future waits, and so do as many polls around it that had counted as jobs.
+    pub(crate) fn main_waits(&self, main: Arc<dyn Main>, polls: usize) {
+        self.jobs.fetch_sub(polls, SeqCst);
         let mut mains = lock(&self.mains);
         mains.waits += 1;
         mains.waiting.push(main);
     }
 
     /// It goes on.
-    pub(crate) fn main_goes_on(&self, main: &Arc<dyn Main>) {
+    pub(crate) fn main_goes_on(&self, main: &Arc<dyn Main>, polls: usize) {
+        self.jobs.fetch_add(polls, SeqCst);
         let mut mains = lock(&self.mains);
         mains.waiting.retain(|waiting| !Arc::ptr_eq(waiting, main));
     }

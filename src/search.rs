@@ -39,6 +39,11 @@ impl Alone {
         Alone { seen: None, looks: 0, enough }
     }
 
+    /// Has less patience from here on.
+    pub(crate) fn settle_for(&mut self, enough: u32) {
+        self.enough = enough;
+    }
+
     fn look(&mut self, seen: Option<(usize, u32)>) {
         self.looks = if seen.is_some() && seen == self.seen { self.looks + 1 } else { 1 };
         self.seen = seen;

@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::current;
+use crate::identity::Identity;
 use crate::idle::{Closed, Searching};
 use crate::park::{Bed, Mail};
 use crate::processor::Lease;
@@ -127,6 +128,7 @@ impl<'a> Worker<'a> {
     fn search(&self, lease: Lease<'_>) -> Option<Runnable> {
         let searching = lease.take_searching().or_else(|| lease.shared.idle.begin_search())?;
         lease.keep_searching(searching);
+        lease.begin_other();
         let window = match lease.shared.may_spin() && !lease.shared.reactor.is_slept_in() {
             true => lease.shared.config.spin.window(lease.spin()),
             false => Duration::ZERO,
@@ -160,16 +162,17 @@ impl<'a> Worker<'a> {
                 found.or_else(|| reactor.is_slept_in().then_some(None))
             };
             let spun = spin::spin(since, window, look_on, thread_state::lost_cpu);
-            // What another thread has brought about meanwhile is there by now.
-            self.judge(lease, since, spun).or_else(|| look(false))
+            // For the last time: whose single runnable is still there is stuck, or was just about to take it.
+            self.judge(lease, since, spun).or_else(|| {
+                alone.settle_for(ONE_MORE_LOOK);
+                search::stolen(lease, &mut alone).map(Some)
+            })
         };
-        match found {
-            Some(found) => {
-                self.idle_since.set(None);
-                found
-            }
-            None => search::left_behind(lease),
+        let found = found.unwrap_or_else(|| search::left_behind(lease));
+        if found.is_some() || lease.has_due() {
+            self.idle_since.set(None);
         }
+        found
     }
 
     /// What a spin has come to.
@@ -216,6 +219,7 @@ impl<'a> Worker<'a> {
     fn deliver(&self, lease: Lease<'_>) {
         // Before any user code runs: nobody is woken as long as this counts as searching.
         settle(lease);
+        lease.begin_other();
         let mut due = lease.take_due();
         current::deliver(&mut due);
         // A waker is a user's code: the processor may be gone.
@@ -246,9 +250,11 @@ impl<'a> Worker<'a> {
         lease.take_yielded(false);
         lease.close_inbox();
         settle(lease);
-        current::set_processor(None);
         let shared = self.shared;
-        shared.unload(lease.processor.index);
+        // As the owner, which no theft keeps from it.
+        let own = || lease.processor.open.slot.take().or_else(|| Some(lease.queue().pop()?.0));
+        std::iter::from_fn(own).for_each(|runnable| shared.injector.push(runnable));
+        current::set_processor(None);
         match shared.idle.bench_held(lease.processor.index, self.me()) {
             Ok(()) => self.listed.set(true),
             Err(Closed) => retire(lease),
@@ -265,6 +271,8 @@ impl<'a> Worker<'a> {
     /// meanwhile, if nobody else does. False if there is nothing to wait for any more.
     #[cold]
     fn wait(&self) -> bool {
+        // The poll in which the processor was given away is over.
+        current::set_adrift(false);
         if !self.listed.get() && !self.enlist() {
             return false;
         }
@@ -303,7 +311,9 @@ impl<'a> Worker<'a> {
             }
         }
         current::deliver(&mut due);
-        self.shared.reactor.delivered(&mut due);
+        if self.shared.reactor.delivered(&mut due) {
+            self.shared.rouse_census();
+        }
         goes_on
     }
 
@@ -477,9 +487,14 @@ fn hold(shared: &Shared, processor: usize, searching: Option<Searching>) {
 }
 
 /// This thread, in the middle of a poll, had given up its processor: it takes an idle one, if there is one.
-pub(crate) fn take_back() {
+/// The poll, of whom it had noted down, goes on there.
+pub(crate) fn take_back(polled: Identity) {
     let Some(shared) = current::innermost() else { return };
     if let Some(processor) = shared.idle.acquire() {
         hold(&shared, processor, None);
+        current::set_adrift(false);
+        let lease = current::lease(Arc::as_ptr(&shared)).expect("just acquired");
+        lease.begin_poll(polled);
+        lease.call_ticker();
     }
 }

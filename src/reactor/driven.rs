@@ -277,11 +277,13 @@ impl Reactor {
         }
     }
 
-    /// The wakers that [`sleep`](Self::sleep) has collected have been called.
-    pub(crate) fn delivered(&self, due: &mut Due) {
-        if std::mem::take(&mut due.counted) {
+    /// The wakers that [`sleep`](Self::sleep) has collected have been called. True if they had counted.
+    pub(crate) fn delivered(&self, due: &mut Due) -> bool {
+        let counted = std::mem::take(&mut due.counted);
+        if counted {
             self.in_hand.fetch_sub(1, SeqCst);
         }
+        counted
     }
 
     /// Whether there is, and somebody sleeps here.
@@ -333,7 +335,7 @@ impl Reactor {
             None => bed.sleep(None),
         }
         if due.is_empty() {
-            self.delivered(due);
+            let _ = self.delivered(due);
         }
     }
 

@@ -6,7 +6,6 @@ use std::panic::{Location, resume_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::blocking::Outstanding;
 use crate::current;
 use crate::identity::Identity;
 use crate::outside;
@@ -71,22 +70,19 @@ impl<'a> Counted<'a> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.shared.outside.main_ends();
+        // Those that still wait may do so in vain.
+        self.shared.rouse_census();
     }
 }
 
-/// A `block_on` inside another runtime's task is a job to that one.
-fn elsewhere(shared: &Arc<Shared>) -> Vec<Outstanding> {
-    let others = current::frames_of(|other| other != Arc::as_ptr(shared));
-    others.into_iter().map(Outstanding::begin).collect()
-}
-
-/// Waits, as the census sees it.
+/// Waits, as the census sees it. The polls around this `block_on` wait for it, and are no jobs meanwhile.
 fn waiting(counted: Option<&Counted<'_>>, wait: impl FnOnce()) {
     let Some(Counted { shared, main }) = counted else { return wait() };
-    shared.outside.main_waits(main.clone());
+    let polls = current::outer_adrift(shared);
+    shared.outside.main_waits(main.clone(), polls);
     shared.rouse_census();
     wait();
-    shared.outside.main_goes_on(main);
+    shared.outside.main_goes_on(main, polls);
 }
 
 /// Leaves what the thread holds to the others, also when the future panics.
@@ -129,7 +125,6 @@ fn drive<F: Future>(
     called_at: &'static Location<'static>,
     nested: bool,
 ) -> F::Output {
-    let mut future = pin!(future);
     let bed = Bed::new(shared.reactor.clone());
     let main = Arc::new(Main {
         woken: AtomicBool::new(true),
@@ -139,8 +134,9 @@ fn drive<F: Future>(
     });
     let waker = Waker::from(main.clone());
     let worker = Worker::new(shared, &bed, Some(&main.woken));
+    // Gone after the future, whose destructor may wake others.
     let counted = Counted::begin(shared, &main);
-    let _elsewhere = nested.then(|| elsewhere(shared));
+    let mut future = pin!(future);
     let _leave = Leave(shared);
     if !nested {
         worker.acquire();
@@ -156,17 +152,21 @@ fn drive<F: Future>(
             }
             if let Some(lease) = current::lease(Arc::as_ptr(shared)) {
                 lease.begin_poll(Identity::of(called_at));
+                if shared.config.on_wedge.is_some() {
+                    lease.call_ticker();
+                }
             }
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return output;
             }
         }
+        if nested {
+            // A task is being polled further down on this stack. Running others on top of it
+            // could wait for that very task: the thread only blocks, and another one works.
+            current::give_up_outer(give_up_or_panic);
+        }
         waiting(counted.as_ref(), || {
-            if nested {
-                // A task is being polled further down on this stack. Running others on top of it
-                // could wait for that very task: the thread only blocks, and another one works.
-                current::give_up_outer(give_up_or_panic);
-            } else {
+            if !nested {
                 worker.work();
             }
             if nested || shared.stop.is_closing() {
