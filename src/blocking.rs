@@ -81,7 +81,9 @@ where
     // Given up after the job's future has woken who awaits it.
     let outstanding = current::shared().map(Outstanding::begin);
     let job = move || {
-        contain(|| drop(runnable.run()));
+        contain(|| {
+            runnable.run();
+        });
         drop(outstanding);
     };
     match pool::run(job) {

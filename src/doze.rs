@@ -27,6 +27,11 @@ impl Doze {
         self.asleep.load(SeqCst)
     }
 
+    /// As [`is_asleep`](Self::is_asleep), for who has fenced already.
+    pub(crate) fn seems_asleep(&self) -> bool {
+        self.asleep.load(SeqCst)
+    }
+
     /// Ends a wait without a limit.
     pub(crate) fn rouse(&self) {
         if self.asleep.swap(false, SeqCst) {

@@ -5,19 +5,21 @@ use crossbeam_utils::CachePadded;
 use crate::sync::atomic::{AtomicU64, Ordering::*, fence};
 use crate::sync::{Mutex, lock};
 
-/// How many processors are idle, and how many threads search. Each fits 32 bits.
+/// How many processors are held, how many are idle, and how many threads search.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
-    idle: u32,
+    held: u16,
+    idle: u16,
     searching: u32,
 }
 
+const ONE_HELD: u64 = 1 << 48;
 const ONE_IDLE: u64 = 1 << 32;
 const ONE_SEARCHING: u64 = 1;
 
 impl Counts {
     fn unpack(word: u64) -> Self {
-        Counts { idle: (word >> 32) as u32, searching: word as u32 }
+        Counts { held: (word >> 48) as u16, idle: (word >> 32) as u16, searching: word as u32 }
     }
 }
 
@@ -53,12 +55,17 @@ pub(crate) struct Closed;
 
 struct Lists<T> {
     processors: Vec<usize>,
+    /// Spare ones that are not needed.
+    benched: Vec<usize>,
+    /// How many spare ones are in service, idle or held.
+    spare: usize,
     threads: Vec<T>,
     closed: bool,
 }
 
 /// Who sleeps and who searches.
 pub(crate) struct Idle<T> {
+    /// As many as there are if nobody is wedged; those from this index on are spare.
     processors: usize,
     /// Written under `lists` where idleness changes, and by searchers without it.
     counts: CachePadded<AtomicU64>,
@@ -73,6 +80,8 @@ impl<T: PartialEq> Idle<T> {
             counts: CachePadded::new(AtomicU64::new(processors as u64 * ONE_IDLE)),
             lists: Mutex::new(Lists {
                 processors: (0..processors).rev().collect(),
+                benched: Vec::new(),
+                spare: 0,
                 threads: Vec::new(),
                 closed: false,
             }),
@@ -86,7 +95,11 @@ impl<T: PartialEq> Idle<T> {
     fn change(&self, added: u64, removed: u64) -> Counts {
         let before = self.counts.fetch_add(added.wrapping_sub(removed), SeqCst);
         let now = Counts::unpack(before.wrapping_add(added).wrapping_sub(removed));
-        debug_assert!(now.idle as usize <= self.processors, "{now:?} after +{added} -{removed}");
+        // Held plus idle changes only where a spare one comes or goes; an underflow shows in both.
+        debug_assert!(
+            usize::from(now.held) + usize::from(now.idle) <= 2 * self.processors,
+            "{now:?} after +{added:#x} -{removed:#x}"
+        );
         now
     }
 
@@ -97,13 +110,18 @@ impl<T: PartialEq> Idle<T> {
         counts.idle > 0 && counts.searching == 0
     }
 
-    /// Whether nothing runs: every processor is idle.
+    /// Whether nothing runs: nobody holds a processor.
     pub(crate) fn is_all_idle(&self) -> bool {
-        self.counts().idle as usize == self.processors
+        self.held_processors() == 0
     }
 
-    pub(crate) fn idle_processors(&self) -> usize {
-        self.counts().idle as usize
+    pub(crate) fn held_processors(&self) -> usize {
+        self.counts().held.into()
+    }
+
+    /// Whether whoever holds one could be helped by nobody.
+    pub(crate) fn is_none_idle(&self) -> bool {
+        self.counts().idle == 0
     }
 
     /// At most half of the processors search at a time.
@@ -125,14 +143,15 @@ impl<T: PartialEq> Idle<T> {
             return None;
         }
         let processor = lists.processors.pop()?;
-        self.change(ONE_SEARCHING, ONE_IDLE);
+        self.change(ONE_HELD + ONE_SEARCHING, ONE_IDLE);
         Some(Wake { processor, thread: lists.threads.pop(), searching: Searching(()) })
     }
 
     /// An idle processor for a thread that has something to do, if there is one.
     pub(crate) fn acquire(&self) -> Option<usize> {
-        let processor = lock(&self.lists).processors.pop()?;
-        self.change(0, ONE_IDLE);
+        let mut lists = lock(&self.lists);
+        let processor = lists.processors.pop()?;
+        self.change(ONE_HELD, ONE_IDLE);
         Some(processor)
     }
 
@@ -161,7 +180,7 @@ impl<T: PartialEq> Idle<T> {
             return Ok(Some(Wake { processor, thread: Some(thread), searching }));
         }
         lists.processors.push(processor);
-        self.change(ONE_IDLE, ONE_SEARCHING);
+        self.change(ONE_IDLE, ONE_HELD + ONE_SEARCHING);
         Ok(None)
     }
 
@@ -201,8 +220,17 @@ impl<T: PartialEq> Idle<T> {
         }
         lists.processors.push(processor);
         lists.threads.extend(thread);
-        let now = self.change(ONE_IDLE, searching.map_or(0, |_| ONE_SEARCHING));
+        let now = self.change(ONE_IDLE, ONE_HELD + searching.map_or(0, |_| ONE_SEARCHING));
         drop(lists);
+        self.look_again(now, more)
+    }
+
+    /// After a processor became idle: whom to wake for what was published meanwhile.
+    fn look_again(
+        &self,
+        now: Counts,
+        more: impl FnOnce() -> bool,
+    ) -> Result<Option<Wake<T>>, Closed> {
         // Whoever still searches looks again itself when it stops.
         if now.searching > 0 {
             return Ok(None);
@@ -211,6 +239,64 @@ impl<T: PartialEq> Idle<T> {
         // after. Pairs with P1.
         fence(SeqCst);
         Ok(if more() { self.wake(1) } else { None })
+    }
+
+    /// One from the bench.
+    pub(crate) fn benched(&self) -> Option<usize> {
+        lock(&self.lists).benched.last().copied()
+    }
+
+    /// A spare processor, new or from the bench, comes into service, since a worker is wedged. It is idle
+    /// at first; `more` looks for what waits, as in [`park`](Self::park).
+    pub(crate) fn bring_in(
+        &self,
+        spare: usize,
+        more: impl FnOnce() -> bool,
+    ) -> Result<Option<Wake<T>>, Closed> {
+        let mut lists = lock(&self.lists);
+        if lists.closed {
+            return Err(Closed);
+        }
+        lists.benched.retain(|&benched| benched != spare);
+        lists.processors.push(spare);
+        lists.spare += 1;
+        let now = self.change(ONE_IDLE, 0);
+        drop(lists);
+        self.look_again(now, more)
+    }
+
+    /// How many spare processors are in service.
+    pub(crate) fn spare(&self) -> usize {
+        lock(&self.lists).spare
+    }
+
+    /// Spare processors that are idle go to the bench, until `keep` are in service. How many are.
+    pub(crate) fn bench_idle(&self, keep: usize) -> usize {
+        let mut lists = lock(&self.lists);
+        while lists.spare > keep {
+            let Some(place) = lists.processors.iter().position(|&index| index >= self.processors)
+            else {
+                break;
+            };
+            let spare = lists.processors.remove(place);
+            lists.benched.push(spare);
+            lists.spare -= 1;
+            self.change(0, ONE_IDLE);
+        }
+        lists.spare
+    }
+
+    /// The holder of a spare processor without work puts it on the bench, and parks.
+    pub(crate) fn bench_held(&self, spare: usize, thread: T) -> Result<(), Closed> {
+        let mut lists = lock(&self.lists);
+        if lists.closed {
+            return Err(Closed);
+        }
+        lists.benched.push(spare);
+        lists.spare -= 1;
+        lists.threads.push(thread);
+        self.change(0, ONE_HELD);
+        Ok(())
     }
 
     /// A thread without a processor sleeps.
@@ -239,8 +325,9 @@ impl<T: PartialEq> Idle<T> {
     pub(crate) fn close(&self) -> (Vec<usize>, Vec<T>) {
         let mut lists = lock(&self.lists);
         lists.closed = true;
-        let processors = std::mem::take(&mut lists.processors);
+        let mut processors = std::mem::take(&mut lists.processors);
         self.change(0, processors.len() as u64 * ONE_IDLE);
+        processors.append(&mut lists.benched);
         (processors, std::mem::take(&mut lists.threads))
     }
 }
@@ -259,7 +346,7 @@ mod tests {
         assert!(idle.found(first.searching, || true).is_none(), "the second searches on");
         let third = idle.found(second.searching, || true).expect("the last one wakes the next");
         assert!(idle.found(third.searching, || false).is_none());
-        assert_eq!(idle.idle_processors(), 1);
+        assert_eq!((idle.held_processors(), idle.counts().idle), (3, 1));
     }
 
     #[test]

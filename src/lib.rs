@@ -128,9 +128,15 @@ mod clock;
 #[cfg(not(paceline_loom))]
 mod ticker;
 #[cfg(not(paceline_loom))]
+mod wedge;
+#[cfg(not(paceline_loom))]
 mod report;
+#[cfg(not(paceline_loom))]
+mod thread_state;
 mod doze;
 
+#[cfg(not(paceline_loom))]
+mod census;
 #[cfg(not(paceline_loom))]
 mod outside;
 

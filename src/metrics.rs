@@ -17,7 +17,9 @@ use crate::shared::Shared;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// One entry per worker, that is, per task that may run at once: threads take turns in them.
+    /// One entry per worker, that is, per task that may run at once: threads take turns in them. After
+    /// [`worker_threads`](crate::Config::worker_threads) of them come the spare ones that have made up for
+    /// wedged ones so far.
     pub workers: Vec<WorkerMetrics>,
     /// Tasks whose future has not been dropped yet. Inexact while workers run: it is the sum of what
     /// each has added and removed, read one after the other.
@@ -28,6 +30,8 @@ pub struct Metrics {
     pub timers: usize,
     /// Sockets and other descriptors that are registered.
     pub sources: usize,
+    /// Spare workers that make up for wedged ones now.
+    pub spare_workers: usize,
     /// Threads that the runtime has started, the ticker included; threads in `block_on` are not
     /// counted.
     pub threads: usize,
@@ -56,12 +60,16 @@ pub struct WorkerMetrics {
     pub stolen: u64,
     /// Other workers woken, for a backlog or at the end of a search.
     pub wakes: u64,
-    /// Searches that found something while spinning.
+    /// Searches that went on to spin, since there was nothing at first.
+    pub spins: u64,
+    /// Those that found something.
     pub spins_won: u64,
     /// Times that there was nothing to do, so that the thread went to sleep.
     pub parks: u64,
     /// Tasks that the ticker took out of the wake slot since the poll before did not return.
     pub rescues: u64,
+    /// Polls that lasted longer than [`wedge_after`](crate::Builder::wedge_after).
+    pub wedges: u64,
     /// Runnable tasks in the local queue.
     pub queue_depth: usize,
 }
@@ -74,6 +82,7 @@ impl Metrics {
             injector_depth: shared.injector.len(),
             timers: shared.reactor.armed_timers(),
             sources: shared.reactor.registered_sources(),
+            spare_workers: shared.idle.spare(),
             threads: crate::sync::lock(&shared.threads).len(),
         }
     }
@@ -97,9 +106,11 @@ impl WorkerMetrics {
             steals: counters.steals.get(),
             stolen: counters.stolen.get(),
             wakes: counters.wakes.get(),
+            spins: counters.spins.get(),
             spins_won: counters.spins_won.get(),
             parks: counters.parks.get(),
             rescues: processor.verdict.rescues.get(),
+            wedges: processor.verdict.wedges.get(),
             queue_depth: processor.open.stealer.len() + processor.inbox.len(),
         }
     }
@@ -115,9 +126,11 @@ impl WorkerMetrics {
             steals: self.steals + other.steals,
             stolen: self.stolen + other.stolen,
             wakes: self.wakes + other.wakes,
+            spins: self.spins + other.spins,
             spins_won: self.spins_won + other.spins_won,
             parks: self.parks + other.parks,
             rescues: self.rescues + other.rescues,
+            wedges: self.wedges + other.wedges,
             queue_depth: self.queue_depth + other.queue_depth,
         }
     }

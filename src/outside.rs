@@ -1,5 +1,5 @@
 //! Who could still make something happen while no worker runs: jobs that block, and the `block_on`s
-//! that wait or do not. Knows neither tasks nor the reactor; see [`crate::ticker`] for what is made of it.
+//! that wait or do not. Knows neither tasks nor the reactor; see [`crate::census`] for what is made of it.
 //!
 //! The `block_on`s are noted only where somebody wants to know of deadlocks.
 
@@ -16,8 +16,11 @@ pub(crate) trait Main: Send + Sync {
     /// Where it was called.
     fn called_at(&self) -> &'static Location<'static>;
     /// Makes it panic.
-    fn fail(&self, payload: Box<dyn Any + Send>);
+    fn fail(self: Arc<Self>, payload: Box<dyn Any + Send>);
 }
+
+/// Different whenever the future of a `block_on` was polled meanwhile.
+pub(crate) type Moment = u64;
 
 #[derive(Default)]
 struct Mains {
@@ -25,6 +28,8 @@ struct Mains {
     all: usize,
     /// Those of them that wait for their futures, the oldest first.
     waiting: Vec<Arc<dyn Main>>,
+    /// How often one has begun to wait.
+    waits: Moment,
 }
 
 #[derive(Default)]
@@ -52,7 +57,9 @@ impl Outside {
     }
 
     pub(crate) fn main_waits(&self, main: Arc<dyn Main>) {
-        lock(&self.mains).waiting.push(main);
+        let mut mains = lock(&self.mains);
+        mains.waits += 1;
+        mains.waiting.push(main);
     }
 
     /// It goes on.
@@ -61,12 +68,16 @@ impl Outside {
         mains.waiting.retain(|waiting| !Arc::ptr_eq(waiting, main));
     }
 
-    /// Those that wait, if there are any, all wait, and nobody is there who could wake them from outside
-    /// of the workers.
+    pub(crate) fn moment(&self) -> Moment {
+        lock(&self.mains).waits
+    }
+
+    pub(crate) fn has_jobs(&self) -> bool {
+        self.jobs.load(SeqCst) > 0
+    }
+
+    /// Those that wait, if there are any, all wait, and none was woken.
     pub(crate) fn stuck(&self) -> Option<Vec<Arc<dyn Main>>> {
-        if self.jobs.load(SeqCst) > 0 {
-            return None;
-        }
         let mains = lock(&self.mains);
         let all_wait =
             mains.all == mains.waiting.len() && !mains.waiting.iter().any(|main| main.is_woken());

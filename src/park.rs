@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn mail_wakes_and_is_taken_once() {
-        let bed = Bed::new(Reactor::new(1));
+        let bed = Bed::new(Reactor::new(1, false));
         assert_eq!(bed.take_mail(), None);
         let sleeper = bed.sleeper().clone();
         std::thread::scope(|scope| {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_sleep_after_an_unpark_is_over_at_once_wherever() {
-        let bed = Bed::new(Reactor::new(1));
+        let bed = Bed::new(Reactor::new(1, false));
         bed.sleeper().unpark();
         bed.sleep_in(|| unreachable!("it must not wait"));
         bed.sleeper().unpark();

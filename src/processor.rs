@@ -5,6 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::ops::Index;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -19,8 +21,9 @@ use crate::reactor::Due;
 use crate::shared::{Runnable, Shared};
 use crate::slice::Slice;
 use crate::slot::Slot;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use crate::tally;
+use crate::thread_state::ThreadNumber;
 
 /// A counter with one writer at a time, read by anyone.
 #[derive(Default)]
@@ -50,6 +53,7 @@ pub(crate) struct Counters {
     pub(crate) steals: Counter,
     pub(crate) stolen: Counter,
     pub(crate) wakes: Counter,
+    pub(crate) spins: Counter,
     pub(crate) spins_won: Counter,
     pub(crate) parks: Counter,
 }
@@ -60,6 +64,8 @@ pub(crate) struct Verdict {
     /// The slice outlived its length.
     pub(crate) slice_over: AtomicBool,
     pub(crate) rescues: Counter,
+    /// Polls that lasted too long.
+    pub(crate) wedges: Counter,
 }
 
 /// Who has asked whether to give way since the slice began.
@@ -98,6 +104,8 @@ pub(crate) struct Open {
     pub(crate) share: tally::Share,
     /// Whom the holder polls, or polled last, as a word.
     polled: AtomicU64,
+    /// Which thread the holder is, as the system numbers them.
+    holder: AtomicU32,
     pub(crate) stealer: Stealer<Runnable>,
 }
 
@@ -140,6 +148,7 @@ impl Processor {
                 counters: Counters::default(),
                 share: tally::Share::new(),
                 polled: AtomicU64::new(Identity::NOBODY.to_word()),
+                holder: AtomicU32::new(0),
                 stealer,
             }),
             verdict: CachePadded::default(),
@@ -152,6 +161,77 @@ impl Open {
     pub(crate) fn polled(&self) -> Identity {
         // SAFETY: every word that is put there is an identity's.
         unsafe { Identity::from_word(self.polled.load(Relaxed)) }
+    }
+
+    pub(crate) fn holder(&self) -> ThreadNumber {
+        ThreadNumber(self.holder.load(Relaxed))
+    }
+}
+
+/// The processors of one scheduler: its own, and spare ones for when workers are wedged, which are made
+/// when they are first needed.
+pub(crate) struct Processors {
+    own: Box<[Processor]>,
+    spare: Box<[OnceLock<Box<Processor>>]>,
+    made: AtomicUsize,
+}
+
+impl Processors {
+    /// So many, and as many spare ones at most.
+    pub(crate) fn new(count: usize, timeslice: Duration) -> Self {
+        Processors {
+            own: (0..count).map(|index| Processor::new(index, timeslice)).collect(),
+            spare: (0..count).map(|_| OnceLock::new()).collect(),
+            made: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many there are if nobody is wedged.
+    pub(crate) fn own(&self) -> usize {
+        self.own.len()
+    }
+
+    /// How many there are, with the spare ones that were made.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        // Acquire: pairs with the release in `make_spare`.
+        self.own.len() + self.made.load(Acquire)
+    }
+
+    pub(crate) fn has_spare(&self) -> bool {
+        self.made.load(Relaxed) < self.spare.len()
+    }
+
+    /// Makes the next spare one; its index. To be called by one thread only.
+    pub(crate) fn make_spare(&self, timeslice: Duration) -> Option<usize> {
+        let made = self.made.load(Relaxed);
+        let index = self.own.len() + made;
+        let place = self.spare.get(made)?;
+        let is_new = place.set(Box::new(Processor::new(index, timeslice))).is_ok();
+        debug_assert!(is_new, "spare processor {made} was made twice");
+        self.made.store(made + 1, Release);
+        Some(index)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<&Processor> {
+        match self.own.get(index) {
+            None => self.spare.get(index.checked_sub(self.own.len())?)?.get().map(Box::as_ref),
+            own => own,
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Processor> {
+        self.own.iter().chain(self.spare.iter().map_while(|spare| spare.get().map(Box::as_ref)))
+    }
+}
+
+impl Index<usize> for Processors {
+    type Output = Processor;
+
+    #[inline]
+    fn index(&self, index: usize) -> &Processor {
+        self.get(index).expect("a processor that was made")
     }
 }
 
@@ -273,12 +353,25 @@ impl<'a> Lease<'a> {
         }
     }
 
+    /// As [`call_watch`](Self::call_watch), where nothing is left behind if there is no ticker: a poll is to
+    /// begin, which may last.
+    #[inline]
+    pub(crate) fn call_ticker(self) {
+        if !self.own().watched.get() {
+            self.rouse_ticker();
+        }
+    }
+
+    #[cold]
+    fn rouse_ticker(self) -> bool {
+        // Asked once per lease: the ticker does not fall asleep while a processor is held.
+        self.own().watched.set(self.shared.has_ticker() && self.shared.rouse_ticker());
+        self.own().watched.get()
+    }
+
     #[cold]
     fn watch(self) {
-        if self.shared.has_ticker() && self.shared.rouse_ticker() {
-            // Asked once per lease: the ticker does not fall asleep while a processor is held.
-            self.own().watched.set(true);
-        } else if self.shared.idle.may_wake() {
+        if !self.rouse_ticker() && self.shared.idle.may_wake() {
             // Where no thread can be had, this one works on alone.
             let _ = self.shared.wake(1);
         }
@@ -364,7 +457,7 @@ impl<'a> Lease<'a> {
     /// goes to sleep; otherwise it goes to sleep there, which costs no more if there is something
     /// already. Two that look in all the time keep two CPUs from whoever they serve, for small batches.
     pub(crate) fn is_alone(self) -> bool {
-        self.shared.idle.idle_processors() + 1 >= self.shared.processors.len()
+        self.shared.idle.held_processors() <= 1
     }
 
     /// Looks whether the reactor has anything. True if so: see [`take_due`](Self::take_due).
@@ -391,6 +484,7 @@ impl<'a> Lease<'a> {
 
     /// This thread just got the processor.
     pub(crate) fn begin(self, searching: Option<Searching>) {
+        self.processor.open.holder.store(ThreadNumber::mine().0, Relaxed);
         self.processor.inbox.open();
         self.own().searching.set(searching);
         self.own().watched.set(false);

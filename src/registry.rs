@@ -36,6 +36,8 @@ impl Registry {
     /// None if the registry is closed: the task must see to its end itself.
     pub(crate) fn insert(&self, shard: usize, waker: &Waker, who: Identity) -> Option<Place> {
         let waker = waker.clone();
+        // Spare processors share the others' shards.
+        let shard = shard % self.shards.len();
         let mut entries = lock(&self.shards[shard]);
         if entries.closed {
             return None;

@@ -10,7 +10,7 @@ const MOST_INJECTED: usize = 128;
 /// The oldest injected runnable, and this worker's share of the others.
 pub(crate) fn injected(lease: Lease<'_>) -> Option<Runnable> {
     let mut taken = 1;
-    let workers = lease.shared.processors.len();
+    let workers = lease.shared.processors.own();
     let runnable = lease.shared.injector.pop(
         |rest| (rest / workers).min(MOST_INJECTED),
         |runnable| {
@@ -31,9 +31,10 @@ pub(crate) fn injected(lease: Lease<'_>) -> Option<Runnable> {
 /// come round to it since the look before: `alone` remembers that look.
 pub(crate) fn stolen(lease: Lease<'_>, alone: &mut Option<(usize, u32)>) -> Option<Runnable> {
     let processors = &lease.shared.processors;
-    let start = lease.random(processors.len());
+    let count = processors.len();
+    let start = lease.random(count);
     let mut lonely = None;
-    for victim in (0..processors.len()).map(|i| (start + i) % processors.len()) {
+    for victim in (0..count).map(|i| (start + i) % count) {
         if victim == lease.processor.index {
             continue;
         }

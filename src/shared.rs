@@ -14,11 +14,11 @@ use crate::injector::Injector;
 use crate::joiner::Joiner;
 use crate::outside::Outside;
 use crate::park::{Mail, Sleeper};
-use crate::processor::Processor;
+use crate::processor::{Processor, Processors};
 use crate::reactor::Reactor;
 use crate::registry::Registry;
 use crate::stop::Stop;
-use crate::sync::atomic::{AtomicBool, Ordering::SeqCst, fence};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
 use crate::sync::{Arc, Mutex};
 
 /// The way from a runnable back to its scheduler: the schedule function stays free of captures,
@@ -56,7 +56,7 @@ pub(crate) struct Starter {
 
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    pub(crate) processors: Box<[Processor]>,
+    pub(crate) processors: Processors,
     pub(crate) injector: Injector<Runnable>,
     pub(crate) idle: Idle<Parked>,
     pub(crate) reactor: Arc<Reactor>,
@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) outside: Outside,
     pub(crate) doze: Doze,
     pub(crate) stop: Stop,
+    /// How many spare workers are to stand down.
+    pub(crate) surplus: AtomicUsize,
     pub(crate) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     pub(crate) origin: Origin,
     starter: Starter,
@@ -82,15 +84,16 @@ impl Shared {
     pub(crate) fn new(config: Config, starter: Starter) -> Arc<Self> {
         let count = config.worker_threads;
         let shared = Arc::new_cyclic(|this| Shared {
-            processors: (0..count).map(|index| Processor::new(index, config.timeslice)).collect(),
+            processors: Processors::new(count, config.timeslice),
             injector: Injector::new(),
             idle: Idle::new(count),
-            reactor: Reactor::new(count),
+            reactor: Reactor::new(count, config.on_deadlock.is_some()),
             registry: Registry::new(count),
             names: Names::default(),
             outside: Outside::default(),
             doze: Doze::new(),
             stop: Stop::new(count),
+            surplus: AtomicUsize::new(0),
             threads: Mutex::default(),
             origin: Origin::here(),
             starter,
@@ -111,6 +114,10 @@ impl Shared {
     pub(crate) fn inject(&self, runnable: Runnable) -> io::Result<()> {
         self.injector.push(runnable);
         let woken = self.wake(1);
+        if self.has_ticker() && self.idle.is_none_idle() && self.doze.seems_asleep() {
+            // A thread in `block_on` works unwatched until there is something to be kept waiting.
+            self.rouse_ticker();
+        }
         self.pushed();
         woken.map(|_| ())
     }
@@ -182,8 +189,23 @@ impl Shared {
         !self.has_ticker() && self.reactor.needs_driver()
     }
 
+    /// Whether anything waits that one more worker could do.
+    pub(crate) fn has_work_waiting(&self) -> bool {
+        !self.injector.is_empty()
+            || self.reactor.needs_driver()
+            || self.processors.iter().any(|processor| processor.open.stealer.len() > 0)
+    }
+
+    /// A spare worker asks whether it is one too many; if so, it is to stand down.
+    pub(crate) fn is_surplus(&self, processor: &Processor) -> bool {
+        let one_less = |surplus: usize| surplus.checked_sub(1);
+        processor.index >= self.processors.own()
+            && self.surplus.load(Relaxed) > 0
+            && self.surplus.fetch_update(Relaxed, Relaxed, one_less).is_ok()
+    }
+
     /// Moves what an unheld processor has to where every worker finds it.
-    fn unload(&self, processor: usize) {
+    pub(crate) fn unload(&self, processor: usize) {
         let open = &self.processors[processor].open;
         while let Some(runnable) = open.slot.take().or_else(|| open.stealer.steal_one()) {
             self.injector.push(runnable);
@@ -192,8 +214,7 @@ impl Shared {
 
     /// Whether a searcher may spin: not on the CPU of a thread that it might wait for.
     pub(crate) fn may_spin(&self) -> bool {
-        let running = self.processors.len() - self.idle.idle_processors();
-        running < self.config.cpus
+        self.idle.held_processors() < self.config.cpus
     }
 
     pub(crate) fn has_ticker(&self) -> bool {

@@ -42,6 +42,12 @@ impl Tally {
         Tally { rest: CachePadded::new(AtomicI64::new(OPEN * shares as i64)) }
     }
 
+    /// One more share. False if all is over.
+    pub(crate) fn open(&self) -> bool {
+        // Ordering T2: as T1.
+        self.rest.fetch_update(AcqRel, Acquire, |rest| (rest != 0).then_some(rest + OPEN)).is_ok()
+    }
+
     /// Counts a future on the rest. False if all is over: then it was not counted.
     pub(crate) fn enter(&self) -> bool {
         // Ordering T2: as T1.

@@ -4,12 +4,18 @@
 //! It reads what the workers write, and stops nobody: a worker that comes back to its loop and
 //! begins a new slice within a tick does not notice it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use crate::census::When;
 use crate::config::Ticker;
+use crate::contain::contain;
+use crate::idle::Closed;
 use crate::processor::Processor;
+use crate::report::{ThreadState, Wedge};
 use crate::shared::Shared;
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::wedge::{Episode, Sight, Watch};
 
 /// While polls run long: a stuck worker is noticed within two of these, once this is the tempo.
 const SHORTEST: Duration = Duration::from_micros(500);
@@ -22,30 +28,43 @@ const LONGEST_UNDRIVEN: Duration = Duration::from_millis(5);
 const LONGEST_WARY: Duration = Duration::from_millis(1);
 const LATELY: Duration = Duration::from_secs(1);
 
+/// A thread that blocks is made up for after so long: by then it is no page fault.
+const BLOCKED_FOR: Duration = Duration::from_millis(1);
+
 /// The ticker thread.
 pub(crate) fn run(shared: &Shared) {
-    let now = Instant::now();
+    let mut ticker = Watchman { shared, watches: Vec::new(), spare: 0, reported_at: None };
     let mut tempo = Tempo::new(shared.config.ticker);
-    let mut looks: Vec<_> = shared.processors.iter().map(|p| Look::first(p, now)).collect();
     let mut long_poll_at = None;
     loop {
+        let begun = Instant::now();
         let goes_on = match tempo.next {
-            Some(tick) => shared.doze.tick(tick),
-            None => shared.doze.sleep(|| shared.idle.is_all_idle()),
+            Some(tick) => {
+                let goes_on = shared.doze.tick(tick);
+                ticker.overslept(begun.elapsed().saturating_sub(tick));
+                goes_on
+            }
+            None => {
+                let goes_on =
+                    shared.doze.sleep(|| shared.idle.is_all_idle() && ticker.take_census());
+                ticker.watches.clear();
+                goes_on
+            }
         };
         if !goes_on {
             return;
         }
-        let scene = look_after(shared, &mut looks);
+        let scene = ticker.look_after();
         if scene == Scene::LongPolls {
             long_poll_at = Some(Instant::now());
         }
         let lately = || long_poll_at.is_some_and(|at: Instant| at.elapsed() < LATELY);
+        let undriven = shared.reactor.needs_driver();
         tempo.saw(
             scene,
-            match shared.reactor.needs_driver() {
+            match undriven || ticker.spare > 0 {
                 false => LONGEST,
-                true if lately() => LONGEST_WARY,
+                true if undriven && lately() => LONGEST_WARY,
                 true => LONGEST_UNDRIVEN,
             },
         );
@@ -95,18 +114,14 @@ impl Tempo {
     }
 }
 
-/// What the ticker saw of one processor at the last tick.
-struct Look {
-    polls: u64,
-    /// How many slices had begun, and when that was first seen.
-    slices: u64,
-    since: Instant,
-}
-
-impl Look {
-    fn first(processor: &Processor, now: Instant) -> Self {
-        Look { polls: processor.open.counters.polls.get(), slices: slices(processor), since: now }
-    }
+/// Who looks after the workers, and what is known of each.
+struct Watchman<'a> {
+    shared: &'a Shared,
+    watches: Vec<Watch>,
+    /// Spare processors in service.
+    spare: usize,
+    /// When a deadlock was reported.
+    reported_at: Option<When>,
 }
 
 /// Every poll begins a slice, but for those out of the slot.
@@ -117,45 +132,171 @@ fn slices(processor: &Processor) -> u64 {
     counters.polls.get().saturating_sub(hits)
 }
 
-fn look_after(shared: &Shared, looks: &mut [Look]) -> Scene {
-    let now = Instant::now();
-    let mut still = 0;
-    for (processor, look) in shared.processors.iter().zip(looks) {
-        let polls = processor.open.counters.polls.get();
-        if polls == look.polls {
-            still += 1;
-            rescue(shared, processor);
-        }
-        look.polls = polls;
-        let slices = slices(processor);
-        if slices != look.slices {
-            (look.slices, look.since) = (slices, now);
-        } else if now.duration_since(look.since) >= shared.config.timeslice {
-            processor.verdict.slice_over.store(true, Relaxed);
+impl Watchman<'_> {
+    /// The ticker slept for so much longer than it wanted to: if it is much, so did everybody.
+    fn overslept(&mut self, late: Duration) {
+        if late > LONGEST {
+            self.watches.iter_mut().for_each(|watch| watch.overslept(late));
         }
     }
-    // Left behind when no thread could be had.
-    if !shared.injector.is_empty() && shared.idle.may_wake() {
-        let _ = shared.wake(1);
+
+    fn look_after(&mut self) -> Scene {
+        let (shared, now) = (self.shared, Instant::now());
+        let mut long_polls = 0;
+        for (index, processor) in shared.processors.iter().enumerate() {
+            if index == self.watches.len() {
+                self.watches.push(Watch::new(now));
+            }
+            let watch = &mut self.watches[index];
+            let polls = processor.open.counters.polls.get();
+            match watch.look(processor.inbox.is_open(), polls, now) {
+                Sight::Moved(lasted, episode) => {
+                    if episode.is_wedged {
+                        report(shared, processor, &episode, lasted, None);
+                    }
+                }
+                Sight::Still(lasted) => {
+                    watch.episode.moved += rescue(shared, processor);
+                    judge(shared, processor, watch, lasted);
+                    long_polls += usize::from(!watch.episode.is_wedged);
+                }
+            }
+            if watch.outlives(slices(processor), shared.config.timeslice, now) {
+                processor.verdict.slice_over.store(true, Relaxed);
+            }
+        }
+        // Left behind when no thread could be had.
+        if !shared.injector.is_empty() && shared.idle.may_wake() {
+            let _ = shared.wake(1);
+        }
+        self.make_up();
+        match shared.idle.is_all_idle() {
+            true => Scene::Idle,
+            false if long_polls > 0 => Scene::LongPolls,
+            false => Scene::ShortPolls,
+        }
     }
-    let idle = shared.idle.idle_processors();
-    match still {
-        _ if idle == shared.processors.len() => Scene::Idle,
-        _ if still > idle => Scene::LongPolls,
-        _ => Scene::ShortPolls,
+
+    /// As many spare workers as there are stuck ones to be made up for.
+    fn make_up(&mut self) {
+        let shared = self.shared;
+        let wanted = self.watches.iter().filter(|watch| watch.episode.is_made_up_for).count();
+        while self.spare < wanted {
+            match bring_in(shared) {
+                Some(()) => self.spare += 1,
+                None => break,
+            }
+        }
+        if self.spare > wanted {
+            // Those that are busy stand down themselves.
+            self.spare = shared.idle.bench_idle(wanted);
+        }
+        shared.surplus.store(self.spare.saturating_sub(wanted), Relaxed);
+    }
+
+    /// Reports a deadlock, if there is one. Always true.
+    fn take_census(&mut self) -> bool {
+        if let Some(hook) = &self.shared.config.on_deadlock {
+            let found =
+                self.shared.deadlocked().filter(|(when, _)| self.reported_at != Some(*when));
+            if let Some((when, mains)) = found {
+                self.reported_at = Some(when);
+                let census = self.shared.census(&mains);
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| hook(&census))) {
+                    mains[0].clone().fail(payload);
+                }
+            }
+        }
+        true
     }
 }
 
-/// The processor's holder sat in one poll for a whole tick: what waits behind it is for others.
-fn rescue(shared: &Shared, processor: &Processor) {
-    processor.inbox.take_all(|runnable| drop(shared.inject(runnable)));
+/// The poll has gone on for a tick at least, in all for `lasted`.
+fn judge(shared: &Shared, processor: &Processor, watch: &mut Watch, lasted: Duration) {
+    let thread = processor.open.holder();
+    // Where the system does not tell, only the clock counts.
+    let used = thread.cpu_time().map(|cpu| watch.used(cpu));
+    if !watch.episode.is_wedged && lasted >= shared.config.wedge_after {
+        let state = thread.state();
+        if state != ThreadState::Running || !watch.is_starved(lasted) {
+            watch.episode.is_wedged = true;
+            watch.episode.task = shared.names.look_up(processor.open.polled());
+            processor.verdict.wedges.add(1);
+            report(shared, processor, &watch.episode, lasted, Some(state));
+        }
+    }
+    if watch.episode.is_made_up_for || !shared.idle.is_none_idle() || !shared.has_work_waiting() {
+        return;
+    }
+    let is_blocked = || {
+        lasted >= BLOCKED_FOR
+            && used.is_some_and(|used| used < SHORTEST / 4)
+            && thread.state() == ThreadState::Blocked
+    };
+    watch.episode.is_made_up_for = watch.episode.is_wedged || is_blocked();
+}
+
+/// Tells the hook of a wedge, or, without a state, of its end.
+fn report(
+    shared: &Shared,
+    processor: &Processor,
+    episode: &Episode,
+    lasted: Duration,
+    state: Option<ThreadState>,
+) {
+    let Some(hook) = &shared.config.on_wedge else { return };
+    let behind = if state.is_some() { processor.open.stealer.len() } else { 0 };
+    let wedge = Wedge {
+        worker: processor.index,
+        task: episode.task.clone(),
+        lasted,
+        stranded: episode.moved + behind,
+        thread: state.unwrap_or(ThreadState::Unknown),
+        is_over: state.is_none(),
+    };
+    contain(|| hook(&wedge));
+}
+
+/// Brings a spare processor into service. None if there is none, or the runtime is closed.
+fn bring_in(shared: &Shared) -> Option<()> {
+    let spare = match shared.idle.benched() {
+        Some(spare) => spare,
+        // Its share is opened before anyone can hold it.
+        None if shared.processors.has_spare() && shared.stop.tally.open() => {
+            shared.processors.make_spare(shared.config.timeslice)?
+        }
+        None => return None,
+    };
+    match shared.idle.bring_in(spare, || shared.has_work_waiting()) {
+        Ok(wake) => {
+            // Where no thread can be had, the next tick tries again.
+            wake.into_iter().for_each(|wake| drop(shared.deliver(wake)));
+            Some(())
+        }
+        Err(Closed) => {
+            drop(shared.retire(&shared.processors[spare]));
+            None
+        }
+    }
+}
+
+/// The processor's holder sat in one poll for a whole tick: what waits behind it is for others. How many
+/// runnables were moved on.
+fn rescue(shared: &Shared, processor: &Processor) -> usize {
+    let mut moved = 0;
+    // Where no thread can be had, they wait in the injector.
+    processor.inbox.take_all(|runnable| {
+        moved += 1;
+        drop(shared.inject(runnable));
+    });
     if let Some(runnable) = processor.open.slot.take() {
         processor.verdict.rescues.add(1);
-        // Where no thread can be had, it waits in the injector.
-        let _ = shared.inject(runnable);
+        drop(shared.inject(runnable));
+        moved += 1;
     } else if processor.open.stealer.len() > 0 || shared.reactor.needs_driver() {
         let _ = shared.wake(1);
     }
+    moved
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Instant;
 
 use crate::current;
-use crate::idle::Searching;
+use crate::idle::{Closed, Searching};
 use crate::park::{Bed, Mail};
 use crate::processor::Lease;
 use crate::reactor::Due;
@@ -52,8 +52,13 @@ impl<'a> Worker<'a> {
         // The processor is asked for anew after every poll: what is polled may give it away.
         while let Some(lease) = self.lease_or_wait() {
             let found = match next(lease) {
-                None if !lease.has_due() => self.search(lease),
-                found => found,
+                Next::Runnable(runnable) => Some(runnable),
+                Next::Due => None,
+                Next::Nothing => self.search(lease),
+                Next::Surplus => {
+                    self.stand_down(lease);
+                    continue;
+                }
             };
             // After the look: who finds a task that was scheduled by the end sees the end.
             if self.shared.stop.is_closing() {
@@ -132,6 +137,7 @@ impl<'a> Worker<'a> {
         let found = if may_spin && self.luck.is_worth_a_spin() {
             let found = window.spin(look);
             self.luck.spun(found.is_some());
+            lease.counters().spins.add(1);
             lease.counters().spins_won.add(u64::from(found.is_some()));
             found
         } else {
@@ -173,6 +179,24 @@ impl<'a> Worker<'a> {
         lease.counters().parks.add(1);
         current::set_processor(None);
         self.listed.set(give_back(lease, Some(self.me())));
+    }
+
+    /// A spare worker that is one too many: what it has goes to the others.
+    #[cold]
+    fn stand_down(&self, lease: Lease<'_>) {
+        debug_assert!(!lease.has_due(), "spare processor {}", lease.processor.index);
+        lease.take_yielded(false);
+        lease.close_inbox();
+        settle(lease);
+        current::set_processor(None);
+        let shared = self.shared;
+        shared.unload(lease.processor.index);
+        match shared.idle.bench_held(lease.processor.index, self.me()) {
+            Ok(()) => self.listed.set(true),
+            Err(Closed) => retire(lease),
+        }
+        // Where no thread can be had, the work waits for the next worker.
+        let _ = shared.wake(1);
     }
 
     fn me(&self) -> Parked {
@@ -218,6 +242,7 @@ impl<'a> Worker<'a> {
             }
         }
         current::deliver(&mut due);
+        self.shared.reactor.delivered(&mut due);
         goes_on
     }
 
@@ -234,54 +259,70 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// What a worker does next.
+enum Next {
+    Runnable(Runnable),
+    /// The reactor has collected something, which is to be woken first.
+    Due,
+    Nothing,
+    /// A spare worker is not needed any more.
+    Surplus,
+}
+
 /// The next runnable on this processor: from the slot while the slice lasts, else from the queue.
-/// None also if the reactor has collected something, which is to be woken first.
 #[inline]
-fn next(lease: Lease<'_>) -> Option<Runnable> {
+fn next(lease: Lease<'_>) -> Next {
     let polls = lease.counters().polls.get();
     let due = lease.cadence().is_due(polls);
     if let Some(runnable) = lease.take_yielded(!due) {
         lease.begin_slice();
-        return Some(runnable);
+        return Next::Runnable(runnable);
     }
     if let Some(runnable) = lease.next_in_slot() {
-        return Some(runnable);
+        return Next::Runnable(runnable);
     }
     // Whatever comes from elsewhere, here or out of a search, comes with a fresh slice.
     lease.begin_slice();
     if due {
-        let injected = look_up(lease, polls);
-        if injected.is_some() || lease.has_due() {
-            return injected;
+        match look_up(lease, polls) {
+            Next::Nothing => {}
+            found => return found,
         }
     }
     let Some((runnable, left)) = lease.queue().pop() else {
-        let found = lease.pop_inbox().or_else(|| search::injected(lease));
-        if found.is_none() && lease.is_alone() {
-            lease.look_at_reactor();
-        }
-        return found;
+        return match lease.pop_inbox().or_else(|| search::injected(lease)) {
+            Some(runnable) => {
+                lease.call_ticker();
+                Next::Runnable(runnable)
+            }
+            None if lease.is_alone() && lease.look_at_reactor() => Next::Due,
+            None => Next::Nothing,
+        };
     };
     if left == 0 {
         lease.backlog().clear();
     } else if lease.shared.idle.may_wake() {
         mind_backlog(lease, left);
     }
-    Some(runnable)
+    Next::Runnable(runnable)
 }
 
 /// Every so many polls, the reactor and injected work come before the queue.
 #[cold]
-fn look_up(lease: Lease<'_>, polls: u64) -> Option<Runnable> {
+fn look_up(lease: Lease<'_>, polls: u64) -> Next {
     lease.cadence().look_up(Instant::now(), polls);
-    if lease.look_at_reactor() {
-        return None;
+    if lease.shared.is_surplus(lease.processor) {
+        return Next::Surplus;
     }
-    let Some(runnable) = lease.shared.injector.pop(|_| 0, |_| ()) else {
-        return lease.pop_inbox();
-    };
-    lease.counters().injected.add(1);
-    Some(runnable)
+    if lease.look_at_reactor() {
+        return Next::Due;
+    }
+    if let Some(runnable) = lease.shared.injector.pop(|_| 0, |_| ()) {
+        lease.counters().injected.add(1);
+        lease.call_ticker();
+        return Next::Runnable(runnable);
+    }
+    lease.pop_inbox().map_or(Next::Nothing, Next::Runnable)
 }
 
 #[cold]
@@ -300,6 +341,7 @@ fn mind_backlog(lease: Lease<'_>, left: u32) {
 fn settle(lease: Lease<'_>) {
     if let Some(searching) = lease.take_searching() {
         let shared = lease.shared;
+        lease.call_ticker();
         let more = || {
             !lease.queue().is_empty() || !shared.injector.is_empty() || shared.hands_over_driving()
         };

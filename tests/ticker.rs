@@ -88,31 +88,15 @@ fn a_task_in_the_queue_of_a_stuck_worker_runs_elsewhere() {
     }
 }
 
-/// A worker that takes a batch out of the injector has something to be rescued: the ticker must
-/// be awake, though nothing was pushed by the worker itself.
+/// A worker that takes a single task out of the injector has nothing to be rescued; but the task's poll
+/// may last, so the ticker must be awake by then.
 #[test]
-fn an_injected_batch_is_watched() {
-    watched("batch", || {
+fn a_poll_is_watched_from_its_beginning() {
+    watched("poll", || {
         let runtime = with(1, Ticker::Adaptive);
-        let (release, gate) = mpsc::channel::<()>();
-        let (blocks, blocked) = mpsc::channel();
-        let first = runtime.spawn(async move {
-            blocks.send(()).unwrap();
-            gate.recv().unwrap();
-        });
-        blocked.recv().unwrap();
-        assert_eq!(runtime.metrics().threads, 1, "nothing to look after yet");
-        let (tell, threads) = mpsc::channel();
-        let batch: Vec<_> = (0..3)
-            .map(|_| {
-                let (tell, handle) = (tell.clone(), runtime.handle().clone());
-                runtime.spawn(async move { tell.send(handle.metrics().threads).unwrap() })
-            })
-            .collect();
-        release.send(()).unwrap();
-        assert_eq!(threads.recv(), Ok(2), "the worker and the ticker");
-        futures::executor::block_on(first);
-        batch.into_iter().for_each(futures::executor::block_on);
+        let handle = runtime.handle().clone();
+        let threads = runtime.spawn(async move { handle.metrics().threads });
+        assert_eq!(futures::executor::block_on(threads), 2, "the worker and the ticker");
     });
 }
 

@@ -46,6 +46,8 @@ pub(crate) const NOWHERE: usize = usize::MAX;
 pub(crate) struct Due {
     timers: Vec<(u64, Waker)>,
     sources: Vec<Waiter>,
+    /// It counts as in hand.
+    counted: bool,
 }
 
 impl Due {
@@ -102,10 +104,14 @@ pub(crate) struct Reactor {
     /// Who sleeps here.
     sleeping: Mutex<Option<Arc<Sleeper>>>,
     closed: AtomicBool,
+    /// Whether anybody wants to know what is in hand.
+    counts: bool,
+    /// How many threads that hold no processor have wakers in hand, or are about to.
+    in_hand: AtomicUsize,
 }
 
 impl Reactor {
-    pub(crate) fn new(processors: usize) -> Arc<Self> {
+    pub(crate) fn new(processors: usize, counts: bool) -> Arc<Self> {
         let shards = processors.min(MOST_SHARDS);
         Arc::new(Reactor {
             poll: OnceLock::new(),
@@ -117,6 +123,8 @@ impl Reactor {
             alarm: CachePadded::new(Alarm::new()),
             sleeping: Mutex::new(None),
             closed: AtomicBool::new(false),
+            counts,
+            in_hand: AtomicUsize::new(0),
         })
     }
 
@@ -248,6 +256,29 @@ impl Reactor {
         self.source_count.load(Relaxed) > 0 || self.first_deadline() != NEVER
     }
 
+    /// Whether a timer is armed, anybody waits for a source, or is about to be woken from here.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let sources =
+            || self.sources.all().iter().any(|registered| registered.source.is_waited_for());
+        // In this order: who takes a waker out counts as having some in hand before.
+        self.armed_timers() > 0 || sources() || self.in_hand.load(SeqCst) > 0
+    }
+
+    /// The driver is about to take wakers out; [`delivered`](Self::delivered) once they are called.
+    fn count(&self, due: &mut Due) {
+        if self.counts && !due.counted {
+            due.counted = true;
+            self.in_hand.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// The wakers that [`sleep`](Self::sleep) has collected have been called.
+    pub(crate) fn delivered(&self, due: &mut Due) {
+        if std::mem::take(&mut due.counted) {
+            self.in_hand.fetch_sub(1, SeqCst);
+        }
+    }
+
     /// Whether there is, and nobody sleeps here. To be asked after a fence.
     pub(crate) fn needs_driver(&self) -> bool {
         !self.alarm.is_set() && self.is_used()
@@ -263,7 +294,7 @@ impl Reactor {
         role.with(|part| {
             if sources > 0 {
                 // A broken poller is found again by who sleeps in it.
-                let _ = self.collect(part, Limit::Now, due);
+                let _ = self.collect(part, Limit::Now, due, |_, _| ());
             }
             if first != NEVER {
                 self.fire(part, due);
@@ -291,6 +322,9 @@ impl Reactor {
             }
             None => bed.sleep(None),
         }
+        if due.is_empty() {
+            self.delivered(due);
+        }
     }
 
     /// Sleeps in the poller, or in bed until a timer is due.
@@ -308,7 +342,7 @@ impl Reactor {
                 Some(left) => Limit::Until { left, moment: until },
             };
             let mut slept = Ok(());
-            bed.sleep_in(|| slept = self.collect(part, limit, due));
+            bed.sleep_in(|| slept = self.collect(part, limit, due, Self::count));
             slept
         } else {
             bed.sleep(left);
@@ -317,15 +351,23 @@ impl Reactor {
         self.alarm.clear();
         *lock(&self.sleeping) = None;
         if timed {
+            self.count(due);
             self.fire(part, due);
         }
         slept
     }
 
-    fn collect(&self, part: &mut Part, limit: Limit, due: &mut Due) -> io::Result<()> {
+    fn collect(
+        &self,
+        part: &mut Part,
+        limit: Limit,
+        due: &mut Due,
+        before: impl FnOnce(&Self, &mut Due),
+    ) -> io::Result<()> {
         let poll = self.poll()?;
         let collected = part.collected.get_or_insert_with(Collected::new);
         poll.wait(collected, limit)?;
+        before(self, due);
         self.sources.deliver(collected.iter(), &mut due.sources, |key, raw, wanted| {
             self.arm(key, *raw, wanted).is_ok()
         });

@@ -94,6 +94,15 @@ impl<W> Source<W> {
         }
     }
 
+    /// Whether anybody waits.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let guarded = lock(&self.guarded);
+        guarded
+            .waiters
+            .iter()
+            .any(|direction| direction.polled.is_some() || !direction.waiting.is_empty())
+    }
+
     /// Evidence that an operation is worth a try.
     #[inline]
     pub(crate) fn ready(&self, direction: Direction) -> Option<Seen> {

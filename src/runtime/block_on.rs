@@ -1,23 +1,28 @@
 //! Runs a future on the calling thread, which works for the runtime while the future waits.
 
+use std::any::Any;
 use std::future::Future;
-use std::panic::Location;
+use std::panic::{Location, resume_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::current;
 use crate::identity::Identity;
+use crate::outside;
 use crate::park::{Bed, Sleeper};
 use crate::processor::Lease;
 use crate::shared::Shared;
-use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering::*};
+use crate::sync::{Arc, Mutex, lock};
 use crate::worker::{Worker, give_up};
 
 /// The waker of the future in `block_on`.
 struct Main {
     woken: AtomicBool,
     sleeper: Arc<Sleeper>,
+    called_at: &'static Location<'static>,
+    /// Why it must not wait any longer.
+    failure: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl Wake for Main {
@@ -31,6 +36,50 @@ impl Wake for Main {
             self.sleeper.unpark();
         }
     }
+}
+
+impl outside::Main for Main {
+    fn is_woken(&self) -> bool {
+        self.woken.load(Acquire)
+    }
+
+    fn called_at(&self) -> &'static Location<'static> {
+        self.called_at
+    }
+
+    fn fail(self: Arc<Self>, payload: Box<dyn Any + Send>) {
+        *lock(&self.failure) = Some(payload);
+        self.wake();
+    }
+}
+
+/// This `block_on` as the census counts it, if somebody wants one.
+struct Counted<'a> {
+    shared: &'a Shared,
+    main: Arc<dyn outside::Main>,
+}
+
+impl<'a> Counted<'a> {
+    fn begin(shared: &'a Shared, main: &Arc<Main>) -> Option<Self> {
+        shared.config.on_deadlock.as_ref()?;
+        shared.outside.main_begins();
+        Some(Counted { shared, main: main.clone() })
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.shared.outside.main_ends();
+    }
+}
+
+/// Waits, as the census sees it.
+fn waiting(counted: Option<&Counted<'_>>, wait: impl FnOnce()) {
+    let Some(Counted { shared, main }) = counted else { return wait() };
+    shared.outside.main_waits(main.clone());
+    shared.rouse_census();
+    wait();
+    shared.outside.main_goes_on(main);
 }
 
 /// Leaves what the thread holds to the others, also when the future panics.
@@ -63,16 +112,27 @@ fn give_up_or_panic(lease: Lease<'_>) {
 #[track_caller]
 pub(super) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output {
     shared.origin.check();
-    let whose = Identity::of(Location::caller());
-    current::within(shared, |nested| drive(shared, future, whose, nested))
+    let called_at = Location::caller();
+    current::within(shared, |nested| drive(shared, future, called_at, nested))
 }
 
-fn drive<F: Future>(shared: &Arc<Shared>, future: F, whose: Identity, nested: bool) -> F::Output {
+fn drive<F: Future>(
+    shared: &Arc<Shared>,
+    future: F,
+    called_at: &'static Location<'static>,
+    nested: bool,
+) -> F::Output {
     let mut future = pin!(future);
     let bed = Bed::new(shared.reactor.clone());
-    let main = Arc::new(Main { woken: AtomicBool::new(true), sleeper: bed.sleeper().clone() });
+    let main = Arc::new(Main {
+        woken: AtomicBool::new(true),
+        sleeper: bed.sleeper().clone(),
+        called_at,
+        failure: Mutex::new(None),
+    });
     let waker = Waker::from(main.clone());
     let worker = Worker::new(shared, &bed, Some(&main.woken));
+    let counted = Counted::begin(shared, &main);
     let _leave = Leave(shared);
     if !nested {
         worker.acquire();
@@ -80,24 +140,29 @@ fn drive<F: Future>(shared: &Arc<Shared>, future: F, whose: Identity, nested: bo
     loop {
         // Ordering B2: acquire; pairs with B1.
         if main.woken.swap(false, AcqRel) {
+            if counted.is_some() {
+                lock(&main.failure).take().into_iter().for_each(|payload| resume_unwind(payload));
+            }
             if let Some(lease) = current::lease(Arc::as_ptr(shared)) {
-                lease.begin_poll(whose);
+                lease.begin_poll(Identity::of(called_at));
             }
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return output;
             }
         }
-        if nested {
-            // A task is being polled further down on this stack. Running others on top of it
-            // could wait for that very task: the thread only blocks, and another one works.
-            current::give_up_outer(give_up_or_panic);
-        } else {
-            worker.work();
-        }
-        if nested || shared.stop.is_closing() {
-            while !main.woken.load(Acquire) {
-                bed.sleep(None);
+        waiting(counted.as_ref(), || {
+            if nested {
+                // A task is being polled further down on this stack. Running others on top of it
+                // could wait for that very task: the thread only blocks, and another one works.
+                current::give_up_outer(give_up_or_panic);
+            } else {
+                worker.work();
             }
-        }
+            if nested || shared.stop.is_closing() {
+                while !main.woken.load(Acquire) {
+                    bed.sleep(None);
+                }
+            }
+        });
     }
 }

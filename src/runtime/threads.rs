@@ -48,7 +48,7 @@ fn start(
 ) -> io::Result<()> {
     // Held until the handle is in: whoever joins all threads joins this one.
     let mut threads = lock(&shared.threads);
-    if threads.len() >= SPARE_HANDLES + 2 * shared.processors.len() {
+    if threads.len() >= SPARE_HANDLES + 2 * shared.processors.own() {
         // Surplus threads have come and gone. They have done their work and are not waited for:
         // this may run in a thread-local's destructor of one of them.
         threads.retain(|thread| !thread.is_finished());

@@ -1,0 +1,49 @@
+//! Whether anything can happen any more. A look at one place after the other, which is right because
+//! whoever makes something happen shows it before it stops to count elsewhere.
+
+use crate::outside::{Main, Moment};
+use crate::report::Census;
+use crate::shared::Shared;
+use crate::sync::Arc;
+use crate::sync::atomic::{Ordering::SeqCst, fence};
+
+/// What had happened when a deadlock was found: no other is until more happens.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct When {
+    polls: u64,
+    moment: Moment,
+}
+
+impl Shared {
+    fn now(&self) -> When {
+        let polls =
+            self.processors.iter().map(|processor| processor.open.counters.polls.get()).sum();
+        When { polls, moment: self.outside.moment() }
+    }
+
+    /// The `block_on`s that wait in vain, if there are any and all do.
+    ///
+    /// First those who could make something happen from outside of the workers are looked for, then the
+    /// workers and what lies there for them. A job, or a driver with wakers in hand, that was there
+    /// before and is not any more has by then put its work where the second look finds it, or a worker has
+    /// begun to poll it; and whoever polls makes for a different `When`.
+    pub(crate) fn deadlocked(&self) -> Option<(When, Vec<Arc<dyn Main>>)> {
+        let before = self.now();
+        fence(SeqCst);
+        if self.outside.has_jobs() || self.reactor.is_waited_for() {
+            return None;
+        }
+        let mains = self.outside.stuck()?;
+        let quiet = self.injector.is_empty() && self.idle.is_all_idle() && !self.stop.is_closing();
+        fence(SeqCst);
+        (quiet && self.now() == before).then_some((before, mains))
+    }
+
+    pub(crate) fn census(&self, mains: &[Arc<dyn Main>]) -> Census {
+        let tasks = self.registry.tasks().into_iter();
+        Census {
+            block_ons: mains.iter().map(|main| main.called_at()).collect(),
+            tasks: tasks.filter_map(|who| self.names.look_up(who)).collect(),
+        }
+    }
+}
