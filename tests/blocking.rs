@@ -51,11 +51,13 @@ fn the_output_is_that_of_the_closure() {
 
 #[test]
 fn it_runs_on_a_thread_that_is_none_of_the_runtimes() {
-    on_each(|runtime| {
-        runtime.block_on(async {
-            assert_ne!(unblock(|| thread::current().id()).await, thread::current().id());
+    on_each_size(|workers| {
+        let runtime = Runtime::builder().worker_threads(workers).thread_name("mine").build();
+        let task = runtime.unwrap().spawn(async {
+            assert_eq!(thread::current().name(), Some("mine"));
+            unblock(|| thread::current().name() != Some("mine")).await
         });
-        assert_eq!(runtime.metrics().threads, 0);
+        assert!(block_foreign(task));
     });
 }
 
@@ -122,7 +124,9 @@ fn whoever_polled_last_is_woken() {
         let counts = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         for count in &counts {
             let count = count.clone();
-            let waker = waker_that(move || drop(count.fetch_add(1, SeqCst)));
+            let waker = waker_that(move || {
+                count.fetch_add(1, SeqCst);
+            });
             assert_eq!(poll_once(&mut job, &waker), Poll::Pending);
         }
         gate.open();
@@ -400,14 +404,15 @@ mod alone {
     }
 
     #[test]
-    fn there_are_no_more_threads_than_jobs_at_once_and_at_most_so_many() {
-        alone("alone::there_are_no_more_threads_than_jobs_at_once_and_at_most_so_many", || {
+    fn threads_run_one_job_after_the_other_and_are_at_most_so_many() {
+        alone("alone::threads_run_one_job_after_the_other_and_are_at_most_so_many", || {
             let before = threads();
             for _ in 0..1_000 {
                 block_foreign(unblock(|| ()));
             }
-            // One that has just told of its end may not be asleep yet when the next job comes.
-            assert!(threads() <= before + 2, "{} threads", threads() - before);
+            // One that has just told of its end may not be asleep yet when the next job comes; but
+            // there are not as many threads as there were jobs.
+            assert!(threads() < before + 50, "{} threads", threads() - before);
             let running: Vec<_> = (0..MOST).map(|_| begun(())).collect();
             let late: Vec<_> = (0..100).map(|i| unblock(move || i)).collect();
             assert!(threads() <= before + MOST, "{} threads", threads() - before);

@@ -418,6 +418,13 @@ fn sit(runtime: &Runtime, count: usize, how: Hog) -> (Gate, Vec<Task<usize>>) {
     (gate, tasks)
 }
 
+/// Returns when all have ended; a runtime that was dropped has cancelled them.
+fn end(tasks: Vec<Task<usize>>) {
+    for task in tasks {
+        block_foreign(task.fallible());
+    }
+}
+
 #[test]
 fn a_thousand_tasks_finish_while_more_than_there_are_workers_block_in_place() {
     for workers in [1, 2, 4] {
@@ -448,7 +455,7 @@ fn tasks_go_on_beside_what_blocks_in_place_without_a_ticker() {
         let (gate, tasks) = sit(&runtime, workers, Hog::Waits);
         assert_all_goes_on(&runtime, &echo);
         gate.open();
-        tasks.into_iter().for_each(|task| drop(block_foreign(task)));
+        end(tasks);
     });
 }
 
@@ -652,7 +659,7 @@ fn a_shutdown_does_not_wait_for_what_blocks_in_place_longer_than_it_is_told() {
         assert!(!runtime.shutdown_timeout(50 * MS));
         until(|| census.dead() == census.born());
         gate.open();
-        tasks.into_iter().for_each(|task| drop(block_foreign(task.fallible())));
+        end(tasks);
         until(|| handle.metrics().live_tasks == 0);
     });
 }
@@ -670,7 +677,7 @@ fn a_runtime_that_is_dropped_waits_for_what_blocks_in_place() {
         gate.open();
         dropped.join().unwrap();
         assert_eq!((census.dead(), census.born()), (11, 11));
-        tasks.into_iter().for_each(|task| drop(block_foreign(task.fallible())));
+        end(tasks);
     });
 }
 
@@ -684,7 +691,7 @@ fn all_goes_on_while_some_are_wedged_and_others_block_in_place() {
         let hogs = hogs(&runtime, workers, Hog::Waits);
         assert_all_goes_on(&runtime, &echo);
         gate.open();
-        tasks.into_iter().for_each(|task| drop(block_foreign(task)));
+        end(tasks);
         assert_all_goes_on(&runtime, &echo);
         hogs.release();
         until(|| most_at_once(&runtime) <= workers);

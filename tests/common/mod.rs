@@ -418,7 +418,9 @@ impl Hogs {
     /// Returns when all have ended; a runtime that was dropped has cancelled them.
     pub fn release(self) {
         self.gate.open();
-        self.tasks.into_iter().for_each(|task| drop(block_foreign(task.fallible())));
+        for task in self.tasks {
+            block_foreign(task.fallible());
+        }
     }
 }
 
