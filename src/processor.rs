@@ -21,6 +21,7 @@ use crate::reactor::Due;
 use crate::shared::{Runnable, Shared};
 use crate::slice::Slice;
 use crate::slot::Slot;
+use crate::spin::Adaptive;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use crate::tally;
 use crate::thread_state::ThreadNumber;
@@ -88,6 +89,7 @@ struct Own {
     /// A task that yielded when the queue was empty, on its way back to the loop.
     yielded: Cell<Option<Runnable>>,
     backlog: Backlog,
+    spin: Adaptive,
     /// What the reactor has collected for the holder, which is to be woken before anything else.
     due: RefCell<Due>,
     /// The ticker was seen awake since the processor was taken, and stays awake until it is idle.
@@ -137,6 +139,7 @@ impl Processor {
                 searching: Cell::new(None),
                 yielded: Cell::new(None),
                 backlog: Backlog::default(),
+                spin: Adaptive::new(),
                 due: RefCell::default(),
                 watched: Cell::new(false),
                 asked: Cell::default(),
@@ -443,6 +446,10 @@ impl<'a> Lease<'a> {
         &self.own().backlog
     }
 
+    pub(crate) fn spin(self) -> &'a Adaptive {
+        &self.own().spin
+    }
+
     /// The evidence that this thread counts as searching, if it does.
     #[inline]
     pub(crate) fn take_searching(self) -> Option<Searching> {
@@ -465,6 +472,11 @@ impl<'a> Lease<'a> {
         let mut due = self.own().due.borrow_mut();
         self.shared.reactor.look(&mut due);
         !due.is_empty()
+    }
+
+    /// Whether the reactor has collected timers and nothing else.
+    pub(crate) fn has_timers_due(self) -> bool {
+        self.own().due.borrow().is_timers()
     }
 
     pub(crate) fn has_due(self) -> bool {

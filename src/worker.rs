@@ -11,7 +11,7 @@ use crate::processor::Lease;
 use crate::reactor::Due;
 use crate::search;
 use crate::shared::{Parked, Runnable, Shared};
-use crate::spin::{Luck, Window};
+use crate::spin::{self, Spun};
 use crate::sync::Arc;
 use crate::sync::atomic::{
     AtomicBool,
@@ -28,7 +28,8 @@ pub(crate) struct Worker<'a> {
     interrupt: Option<&'a AtomicBool>,
     /// In the idle list: leaves it by mail, or withdraws.
     listed: Cell<bool>,
-    luck: Luck,
+    /// Since when there was nothing to do.
+    idle_since: Cell<Option<Instant>>,
 }
 
 impl<'a> Worker<'a> {
@@ -37,7 +38,7 @@ impl<'a> Worker<'a> {
         bed: &'a Bed,
         interrupt: Option<&'a AtomicBool>,
     ) -> Self {
-        Worker { shared, bed, interrupt, listed: Cell::new(false), luck: Luck::new() }
+        Worker { shared, bed, interrupt, listed: Cell::new(false), idle_since: Cell::new(None) }
     }
 
     #[inline]
@@ -122,31 +123,62 @@ impl<'a> Worker<'a> {
         if let Some(runnable) = search::stolen(lease, &mut alone) {
             return Some(runnable);
         }
-        let mut look = || {
+        let mut look = |may_drive: bool| {
             let found = lease
                 .pop_inbox()
                 .or_else(|| search::injected(lease))
                 .or_else(|| search::stolen(lease, &mut alone));
-            let looks = found.is_none() && lease.is_alone();
-            let done =
-                found.is_some() || (looks && lease.look_at_reactor()) || self.is_interrupted();
+            let done = found.is_some()
+                || ((lease.is_alone() || may_drive) && lease.look_at_reactor())
+                || self.is_interrupted();
             done.then_some(found)
         };
-        let window = Window::of(lease.shared.config.spin);
-        let may_spin = !window.length().is_zero() && lease.shared.may_spin();
-        let found = if may_spin && self.luck.is_worth_a_spin() {
-            let found = window.spin(look);
-            self.luck.spun(found.is_some());
-            lease.counters().spins.add(1);
-            lease.counters().spins_won.add(u64::from(found.is_some()));
-            found
+        let since = Instant::now();
+        self.idle_since.set(Some(since));
+        let window = lease.shared.config.spin.window(lease.spin());
+        let found = if window.is_zero() || !lease.shared.may_spin() {
+            look(false)
         } else {
-            look()
+            // Nobody else may be driving.
+            let spun = spin::spin(since, window, || look(lease.shared.reactor.needs_driver()));
+            self.judge(lease, since, spun)
         };
-        if let Some(found) = found {
-            return found;
+        match found {
+            Some(found) => {
+                self.idle_since.set(None);
+                found
+            }
+            None => search::left_behind(lease),
         }
-        search::left_behind(lease)
+    }
+
+    /// What a spin has come to.
+    fn judge<R>(&self, lease: Lease<'_>, since: Instant, spun: Spun<R>) -> Option<R> {
+        lease.counters().spins.add(1);
+        match spun {
+            Spun::Found(found) => {
+                lease.counters().spins_won.add(1);
+                lease.spin().waited((!lease.has_timers_due()).then(|| since.elapsed()));
+                Some(found)
+            }
+            Spun::Nothing => None,
+            Spun::Descheduled => {
+                lease.spin().descheduled();
+                None
+            }
+        }
+    }
+
+    /// There is something to do again.
+    fn learn(&self, lease: Lease<'_>, due: &Due) {
+        let spin = lease.spin();
+        if let Some(delay) = self.bed.unparked_since() {
+            spin.woken_after(delay);
+        }
+        if let Some(since) = self.idle_since.take() {
+            let wait = || since.elapsed().saturating_sub(spin.wake_up());
+            spin.waited((!due.is_timers()).then(wait));
+        }
     }
 
     /// This thread holds the processor from now on.
@@ -234,6 +266,9 @@ impl<'a> Worker<'a> {
                 }
                 None => self.shared.reactor.sleep(self.bed, &mut due),
             }
+        }
+        if let Some(lease) = self.lease() {
+            self.learn(lease, &due);
         }
         if let Some(lease) = self.lease().filter(|_| !due.is_empty()) {
             settle(lease);

@@ -55,6 +55,11 @@ impl Due {
         self.timers.is_empty() && self.sources.is_empty()
     }
 
+    /// Whether the clock alone has brought them about.
+    pub(crate) fn is_timers(&self) -> bool {
+        !self.timers.is_empty() && self.sources.is_empty()
+    }
+
     /// Hands them out, each with the processor on which it waited. One alone is best served at once,
     /// by whoever has it.
     pub(crate) fn drain(&mut self, mut wake: impl FnMut(Waker, usize)) {

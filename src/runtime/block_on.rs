@@ -141,7 +141,10 @@ fn drive<F: Future>(
         // Ordering B2: acquire; pairs with B1.
         if main.woken.swap(false, AcqRel) {
             if counted.is_some() {
-                lock(&main.failure).take().into_iter().for_each(|payload| resume_unwind(payload));
+                let failure = lock(&main.failure).take();
+                if let Some(payload) = failure {
+                    resume_unwind(payload);
+                }
             }
             if let Some(lease) = current::lease(Arc::as_ptr(shared)) {
                 lease.begin_poll(Identity::of(called_at));
