@@ -262,24 +262,35 @@ fn a_ticker_that_was_set_makes_up_for_wedges_as_well() {
     });
 }
 
-/// While the wedge lasts no more run beside the hogs than there are workers, and afterwards no more
-/// at all. When the hogs come back, the spare workers may be in the middle of a poll.
+/// With the runtime's places free again, no more tasks run at once than there are places, however long
+/// one looks.
+#[track_caller]
+fn assert_stood_down(runtime: &Runtime) {
+    let workers = runtime.handle().config().worker_threads();
+    until(|| runtime.metrics().spare_workers == 0);
+    for _ in 0..5 {
+        let most = most_at_once(runtime);
+        assert!(most <= workers, "{most} at once on {workers} workers {:#?}", runtime.metrics());
+    }
+}
+
+/// While the wedge lasts, no more run beside the hogs than there are workers.
 #[test]
 fn spare_workers_stand_down_afterwards() {
     for workers in [1, 2, 4] {
         for how in Hog::ALL {
             watched(&format!("{how:?} on {workers} workers"), move || {
                 let runtime = runtime(workers);
-                for _ in 0..3 {
+                for loaded in [false, true, false] {
                     let hogs = hogs(&runtime, workers, how);
                     let beside = most_at_once(&runtime);
                     assert!(beside <= workers, "{beside} at once beside {workers} hogs");
+                    assert!(runtime.metrics().spare_workers <= workers);
                     hogs.release();
-                    until(|| most_at_once(&runtime) <= workers);
-                    for _ in 0..5 {
-                        let most = most_at_once(&runtime);
-                        assert!(most <= workers, "{most} at once on {workers} workers");
+                    if loaded {
+                        most_at_once(&runtime);
                     }
+                    assert_stood_down(&runtime);
                 }
                 let places = runtime.metrics().workers.len();
                 assert!((workers..=2 * workers).contains(&places), "{places}");
@@ -288,8 +299,7 @@ fn spare_workers_stand_down_afterwards() {
     }
 }
 
-/// As above, beside tasks that never end and timers that come all the time: there is no idle moment in
-/// which to stand down.
+/// As above, beside tasks that never end: there is no idle moment in which to stand down.
 #[test]
 fn spare_workers_stand_down_under_load() {
     on_each_size(|workers| {
@@ -301,11 +311,7 @@ fn spare_workers_stand_down_under_load() {
             let hogs = hogs(&runtime, workers, Hog::Waits);
             most_at_once(&runtime);
             hogs.release();
-            until(|| most_at_once(&runtime) <= workers);
-            for _ in 0..5 {
-                let most = most_at_once(&runtime);
-                assert!(most <= workers, "{most} at once on {workers} workers");
-            }
+            assert_stood_down(&runtime);
         }
         stop.store(true, SeqCst);
         load.into_iter().for_each(block_foreign);
@@ -503,11 +509,7 @@ fn a_task_that_blocks_in_place_is_woken_and_goes_on_afterwards() {
             assert_eq!(block_foreign(task), 99 * 100 / 2 + 100 * i);
         }
         // None of those threads works on although it has no place.
-        until(|| most_at_once(&runtime) <= workers);
-        for _ in 0..5 {
-            let most = most_at_once(&runtime);
-            assert!(most <= workers, "{most} at once on {workers} workers");
-        }
+        assert_stood_down(&runtime);
     });
 }
 
@@ -619,8 +621,7 @@ fn a_panic_in_it_is_the_tasks() {
             });
             assert!(block_foreign(caught));
         }
-        until(|| most_at_once(&runtime) <= workers);
-        assert!(most_at_once(&runtime) <= workers);
+        assert_stood_down(&runtime);
     });
 }
 
@@ -694,7 +695,6 @@ fn all_goes_on_while_some_are_wedged_and_others_block_in_place() {
         end(tasks);
         assert_all_goes_on(&runtime, &echo);
         hogs.release();
-        until(|| most_at_once(&runtime) <= workers);
-        assert!(most_at_once(&runtime) <= workers);
+        assert_stood_down(&runtime);
     });
 }
