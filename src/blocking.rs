@@ -20,10 +20,10 @@ use crate::task::with_contained_waker;
 use crate::worker;
 
 /// A job that goes on while no task runs: as long as there is one, nothing is deadlocked.
-struct Outstanding(Arc<Shared>);
+pub(crate) struct Outstanding(Arc<Shared>);
 
 impl Outstanding {
-    fn begin(shared: Arc<Shared>) -> Self {
+    pub(crate) fn begin(shared: Arc<Shared>) -> Self {
         shared.outside.job_begins();
         Outstanding(shared)
     }
@@ -151,17 +151,17 @@ pub fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
     /// Also if `f` panics.
     struct TakeBack {
         had_processor: bool,
-        outstanding: Option<Outstanding>,
+        outstanding: Vec<Outstanding>,
     }
     impl Drop for TakeBack {
         fn drop(&mut self) {
             if self.had_processor {
                 worker::take_back();
             }
-            drop(self.outstanding.take());
+            self.outstanding.clear();
         }
     }
-    let outstanding = current::shared().map(Outstanding::begin);
+    let outstanding = current::frames_of(|_| true).into_iter().map(Outstanding::begin).collect();
     // Where no thread can be had, the work waits in the injector.
     let give_up = |lease: Lease<'_>| drop(worker::give_up(lease));
     let had_processor = current::with_lease(|lease| lease.map(give_up)).is_some();

@@ -136,6 +136,19 @@ pub(crate) fn is_inside(shared: &Shared) -> bool {
     frames(|frame| ptr::eq(frame.shared, shared).then_some(())).is_some()
 }
 
+/// The schedulers of the frames on this thread that `is_meant` is true for.
+pub(crate) fn frames_of(is_meant: impl Fn(*const Shared) -> bool) -> Vec<Arc<Shared>> {
+    let mut all = Vec::new();
+    frames(|frame| {
+        if is_meant(frame.shared) {
+            // SAFETY: a frame keeps its scheduler alive.
+            all.push(unsafe { &*frame.shared }.arc());
+        }
+        None::<()>
+    });
+    all
+}
+
 /// Gives back every processor that the frames around the innermost one hold: this thread is
 /// about to block.
 pub(crate) fn give_up_outer(give_up: impl Fn(Lease<'_>)) {

@@ -131,7 +131,7 @@ impl Names {
     }
 }
 
-#[cfg(all(test, not(paceline_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -241,23 +241,23 @@ impl<T: PartialEq> Idle<T> {
         Ok(if more() { self.wake(1) } else { None })
     }
 
-    /// One from the bench.
-    pub(crate) fn benched(&self) -> Option<usize> {
-        lock(&self.lists).benched.last().copied()
+    /// Whether there is a spare processor on the bench.
+    pub(crate) fn has_benched(&self) -> bool {
+        !lock(&self.lists).benched.is_empty()
     }
 
-    /// A spare processor, new or from the bench, comes into service, since a worker is wedged. It is idle
-    /// at first; `more` looks for what waits, as in [`park`](Self::park).
+    /// A spare processor comes into service, since a worker is stuck: a `new` one, or one from the bench.
+    /// It is idle at first; `more` looks for what waits, as in [`park`](Self::park).
     pub(crate) fn bring_in(
         &self,
-        spare: usize,
+        new: Option<usize>,
         more: impl FnOnce() -> bool,
     ) -> Result<Option<Wake<T>>, Closed> {
         let mut lists = lock(&self.lists);
         if lists.closed {
             return Err(Closed);
         }
-        lists.benched.retain(|&benched| benched != spare);
+        let Some(spare) = new.or_else(|| lists.benched.pop()) else { return Ok(None) };
         lists.processors.push(spare);
         lists.spare += 1;
         let now = self.change(ONE_IDLE, 0);
@@ -507,6 +507,54 @@ mod models {
             stage.deliver(stage.idle.found(searching, || stage.has_work()));
             publisher.join().unwrap();
             sleeper.join().unwrap();
+        });
+    }
+
+    /// The one processor's holder is wedged. Work that is published while a spare one comes into service
+    /// is found by the thread that gets it.
+    #[test]
+    fn push_racing_a_spare_processor_is_never_lost() {
+        loom::model(|| {
+            let stage = Stage::new(1);
+            let _wedged = stage.idle.acquire().unwrap();
+            stage.idle.park_thread(1).unwrap();
+            let publisher = {
+                let stage = stage.clone();
+                loom::thread::spawn(move || stage.publish())
+            };
+            let spare = {
+                let stage = stage.clone();
+                loom::thread::spawn(move || {
+                    let processor = stage.receive(1);
+                    stage.take_one(1, processor, false);
+                })
+            };
+            stage.deliver(stage.idle.bring_in(Some(1), || stage.has_work()).unwrap());
+            publisher.join().unwrap();
+            spare.join().unwrap();
+        });
+    }
+
+    /// A spare processor goes to the bench while work is published: it is with whom it was woken for, or
+    /// on the bench, and comes back from there.
+    #[test]
+    fn a_benched_processor_is_nobody_elses() {
+        loom::model(|| {
+            let stage = Stage::new(1);
+            let _wedged = stage.idle.acquire().unwrap();
+            stage.idle.park_thread(0).unwrap();
+            assert!(stage.idle.bring_in(Some(1), || false).unwrap().is_none());
+            let publisher = {
+                let stage = stage.clone();
+                loom::thread::spawn(move || stage.publish())
+            };
+            let left = stage.idle.bench_idle(0);
+            publisher.join().unwrap();
+            let mail = stage.threads[0].0.load(Relaxed);
+            assert_eq!(
+                (left, stage.idle.has_benched()),
+                if mail == 0 { (0, true) } else { (1, false) }
+            );
         });
     }
 

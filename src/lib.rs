@@ -18,7 +18,8 @@
 //! [`block_on`] and [`spawn`] use the default runtime, which has a worker per CPU and starts at
 //! first use. [`Runtime`] and [`Builder`] make others. A [`Task`] is a future of its output;
 //! **dropping it cancels it**. [`time`] has timers, [`net`] sockets, and [`Async`] is for any other
-//! descriptor; they work on every thread, on the default runtime if on no other.
+//! descriptor; they work on every thread, on the default runtime if on no other. [`supervise`] keeps a
+//! task alive.
 //!
 //! # How it schedules
 //!
@@ -31,7 +32,9 @@
 //!   goes to the **injector**, which every worker looks at when its queue is empty and every so
 //!   many polls. An idle worker takes half of another's queue.
 //! - The **ticker** thread looks after workers whose poll does not return: what waits in their
-//!   slot and queue runs elsewhere. It sleeps while nothing runs.
+//!   slot and queue runs elsewhere, on a **spare** worker if need be. It reports **wedges**, polls that
+//!   last too long, by the task's name and spawn location, and deadlocks if asked to. It sleeps while
+//!   nothing runs.
 //! - A thread in `block_on` is one of the workers while its future waits.
 //! - No thread is there for I/O: whoever has nothing to do sleeps in the **reactor**, where sockets
 //!   and timers wake it; whoever is busy looks in every so many polls. What they wake goes to the
@@ -45,6 +48,8 @@
 //!   as many as the runtime's `worker_threads`.
 //! - *Worker*: a thread that holds a processor. A *lease* is the evidence that this thread does.
 //! - *Frame*: one worker loop or one `block_on` on a thread's stack.
+//! - *Wedged*: in a poll that lasts longer than `wedge_after`. *Spare processor*: one more, in service
+//!   while a worker is stuck and work waits; else on the *bench*.
 //! - *Counted*: a future that was made and not dropped yet; it keeps its scheduler alive. *The end*:
 //!   what begins when a runtime is dropped, and is over when no future is counted.
 //! - *Source*: a descriptor that is registered with the reactor. *Driver*: the thread that sleeps
@@ -74,22 +79,24 @@
 //!
 //! # The life of a task, in modules
 //!
-//! The modules stand in that order: from a future to a task ([`task`], [`joiner`]), its waking
+//! The modules stand in that order: from a future to a task ([`task`], [`identity`], [`joiner`]), its waking
 //! ([`schedule`]) into a [`slot`], a [`queue`], an [`inbox`] or the [`injector`]; the [`worker`]'s loop that
 //! takes it from there, with what it looks at ([`search`], [`slice`](mod@slice), [`cadence`],
 //! [`backlog`]) and how a task gives way ([`cooperate`]); what a worker holds and where that is
 //! noted ([`processor`], [`current`], [`shared`]); who sleeps and who is woken ([`idle`], [`park`],
 //! [`spin`]); what wakes them from outside ([`reactor`], [`clock`]); who looks after them ([`ticker`],
-//! [`doze`]); how it ends ([`registry`], [`tally`],
-//! [`closing`], [`stop`]); what tasks await ([`io`], [`net`], [`time`], and `hyper`
-//! for libraries that want it so); the public runtime on top, with
-//! its [`config`] and [`metrics`]; and small change ([`contain`] for panics, [`fork`] for forked
-//! processes, [`sync`] for the model checker, [`word`] for what fits a pointer).
+//! [`doze`]), what is found there ([`wedge`], [`thread_state`], [`census`], [`outside`]) and reported
+//! ([`report`]); how it ends ([`registry`], [`tally`], [`closing`], [`stop`]); what tasks await
+//! ([`blocking`] on its [`pool`], [`io`], [`net`], [`time`], and `hyper` for libraries that want it so);
+//! the public runtime on top, with its [`config`] and [`metrics`], and who keeps a task alive on it
+//! ([`supervise`]); and small change ([`contain`] for panics, [`fork`] for forked processes, [`sync`] for
+//! the model checker, [`word`] for what fits a pointer).
 #![allow(rustdoc::private_intra_doc_links)] // the map above is for readers of the source
 #![allow(clippy::needless_doctest_main)] // a first program has a `main`
 
 #[cfg(not(paceline_loom))]
 mod task;
+#[cfg(not(paceline_loom))]
 mod identity;
 mod joiner;
 #[cfg(not(paceline_loom))]
@@ -119,6 +126,7 @@ mod shared;
 mod idle;
 #[cfg(not(paceline_loom))]
 mod park;
+#[cfg(not(paceline_loom))]
 mod spin;
 
 mod reactor;
@@ -166,6 +174,8 @@ mod runtime;
 mod config;
 #[cfg(not(paceline_loom))]
 mod metrics;
+#[cfg(not(paceline_loom))]
+pub mod supervise;
 
 mod contain;
 #[cfg(not(paceline_loom))]

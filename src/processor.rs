@@ -205,15 +205,15 @@ impl Processors {
         self.made.load(Relaxed) < self.spare.len()
     }
 
-    /// Makes the next spare one; its index. To be called by one thread only.
-    pub(crate) fn make_spare(&self, timeslice: Duration) -> Option<usize> {
+    /// Makes the next spare one, of which there [is](Self::has_spare) one; its index. To be called by one
+    /// thread only.
+    pub(crate) fn make_spare(&self, timeslice: Duration) -> usize {
         let made = self.made.load(Relaxed);
         let index = self.own.len() + made;
-        let place = self.spare.get(made)?;
-        let is_new = place.set(Box::new(Processor::new(index, timeslice))).is_ok();
+        let is_new = self.spare[made].set(Box::new(Processor::new(index, timeslice))).is_ok();
         debug_assert!(is_new, "spare processor {made} was made twice");
         self.made.store(made + 1, Release);
-        Some(index)
+        index
     }
 
     #[inline]

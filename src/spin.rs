@@ -156,7 +156,7 @@ impl Spin {
     }
 }
 
-#[cfg(all(test, not(paceline_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -181,6 +181,10 @@ impl Watchman<'_> {
     fn make_up(&mut self) {
         let shared = self.shared;
         let wanted = self.watches.iter().filter(|watch| watch.episode.is_made_up_for).count();
+        if self.spare > 0 {
+            // Some may have stood down.
+            self.spare = shared.idle.spare();
+        }
         while self.spare < wanted {
             match bring_in(shared) {
                 Some(()) => self.spare += 1,
@@ -259,22 +263,23 @@ fn report(
 
 /// Brings a spare processor into service. None if there is none, or the runtime is closed.
 fn bring_in(shared: &Shared) -> Option<()> {
-    let spare = match shared.idle.benched() {
-        Some(spare) => spare,
-        // Its share is opened before anyone can hold it.
-        None if shared.processors.has_spare() && shared.stop.tally.open() => {
-            shared.processors.make_spare(shared.config.timeslice)?
-        }
-        None => return None,
+    let new = if shared.idle.has_benched() {
+        None
+    } else if shared.processors.has_spare() && shared.stop.tally.open() {
+        // Its share was opened before anyone can hold it.
+        Some(shared.processors.make_spare(shared.config.timeslice))
+    } else {
+        return None;
     };
-    match shared.idle.bring_in(spare, || shared.has_work_waiting()) {
+    match shared.idle.bring_in(new, || shared.has_work_waiting()) {
         Ok(wake) => {
             // Where no thread can be had, the next tick tries again.
             wake.into_iter().for_each(|wake| drop(shared.deliver(wake)));
             Some(())
         }
         Err(Closed) => {
-            drop(shared.retire(&shared.processors[spare]));
+            // One from the bench was taken out of service with all others.
+            new.into_iter().for_each(|new| drop(shared.retire(&shared.processors[new])));
             None
         }
     }

@@ -1,5 +1,5 @@
 //! The examples `echo`, `proxy` and `http`, run as processes, with clients that know nothing of
-//! paceline: what they answer, how they stop, their exit codes.
+//! paceline: what they answer, how they stop, their exit codes. And `supervisor`: what it tells.
 //!
 //! Cargo builds examples before it runs tests, but not if it was told to build one test only:
 //! `cargo test --test examples` runs the binaries that are there.
@@ -196,6 +196,33 @@ fn an_address_that_is_taken_is_an_error() {
         assert_eq!((code, &*stdout), (Some(1), ""), "{stderr}");
         assert!(stderr.starts_with(&format!("{name}: cannot listen at {address}: ")), "{stderr}");
     }
+}
+
+#[test]
+fn the_supervisor_keeps_its_worker_alive_until_that_panics_too_often() {
+    watched("", || {
+        let (code, stdout, stderr) = output("supervisor", &[]);
+        assert_eq!(code, Some(0), "{stderr}");
+        let lines: Vec<_> =
+            stdout.lines().map(|line| line.strip_prefix("supervisor: ").unwrap()).collect();
+        let expected = [
+            "worker 1 starts",
+            "worker 1 has finished job 1",
+            "worker 1 has finished job 2",
+            "worker 2 starts",
+            "worker 2 has finished job 3",
+            "worker 2 has finished job 4",
+            "worker 2 has finished job 5",
+            "worker 3 starts",
+            "worker 4 starts",
+            "worker 5 starts",
+            "\"worker\" is given up after 4 restarts: task panicked: job 6 makes no sense",
+            "jobs left: [6, 7]",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(stderr.matches("job 3 went wrong").count(), 1, "{stderr}");
+        assert_eq!(stderr.matches("job 6 makes no sense").count(), 4, "{stderr}");
+    });
 }
 
 mod echo {

@@ -40,12 +40,22 @@ pub struct WithSlot<const SLOT: bool>(paceline::Runtime);
 pub type Paceline = WithSlot<true>;
 pub type SlotOff = WithSlot<false>;
 
+impl<const SLOT: bool> WithSlot<SLOT> {
+    /// With what else the builder says.
+    pub fn built(builder: paceline::Builder) -> Self {
+        WithSlot(builder.wake_slot(SLOT).build().unwrap())
+    }
+
+    pub fn handle(&self) -> &paceline::Handle {
+        self.0.handle()
+    }
+}
+
 impl<const SLOT: bool> Arm for WithSlot<SLOT> {
     const NAME: &'static str = if SLOT { "paceline" } else { "slot-off" };
 
     fn new(workers: usize) -> Self {
-        let builder = paceline::Builder::new().worker_threads(workers).wake_slot(SLOT);
-        WithSlot(builder.build().unwrap())
+        Self::built(paceline::Builder::new().worker_threads(workers))
     }
 
     fn block_on<F: Future>(&self, future: F) -> F::Output {

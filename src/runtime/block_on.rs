@@ -6,6 +6,7 @@ use std::panic::{Location, resume_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
+use crate::blocking::Outstanding;
 use crate::current;
 use crate::identity::Identity;
 use crate::outside;
@@ -73,6 +74,12 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// A `block_on` inside another runtime's task is a job to that one.
+fn elsewhere(shared: &Arc<Shared>) -> Vec<Outstanding> {
+    let others = current::frames_of(|other| other != Arc::as_ptr(shared));
+    others.into_iter().map(Outstanding::begin).collect()
+}
+
 /// Waits, as the census sees it.
 fn waiting(counted: Option<&Counted<'_>>, wait: impl FnOnce()) {
     let Some(Counted { shared, main }) = counted else { return wait() };
@@ -133,6 +140,7 @@ fn drive<F: Future>(
     let waker = Waker::from(main.clone());
     let worker = Worker::new(shared, &bed, Some(&main.woken));
     let counted = Counted::begin(shared, &main);
+    let _elsewhere = nested.then(|| elsewhere(shared));
     let _leave = Leave(shared);
     if !nested {
         worker.acquire();

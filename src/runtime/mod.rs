@@ -244,8 +244,9 @@ where
     spawn_as(TaskInfo { name: Some(name.into()), spawned_at: Location::caller() }, future)
 }
 
+/// As [`spawn`], of a task that is known as `info` says.
 #[inline]
-fn spawn_as<F>(info: TaskInfo, future: F) -> Task<F::Output>
+pub(crate) fn spawn_as<F>(info: TaskInfo, future: F) -> Task<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,

@@ -4,11 +4,12 @@
 use std::future::Future;
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{Runner, primes};
 use crate::common::arms::Arm;
-use crate::common::measure::measured;
+use crate::common::measure::{Histogram, Sample, measured};
 use crate::common::net::{LOOPBACK, Net, Stream};
 
 const MESSAGE: usize = 64;
@@ -66,8 +67,25 @@ async fn call<S: Stream>(mut stream: S, echoes: usize) -> S {
     stream
 }
 
+/// The same, noting how long each takes.
+async fn timed_call<S: Stream>(mut stream: S, echoes: usize, took: Arc<Mutex<Histogram>>) -> S {
+    let (mut buffer, mut mine) = ([0; BUFFER], Histogram::new());
+    let mut now = Instant::now();
+    for _ in 0..echoes {
+        black_box(echo(&mut stream, &[7; MESSAGE], &mut buffer).await);
+        let before = std::mem::replace(&mut now, Instant::now());
+        mine.add(now - before);
+    }
+    took.lock().unwrap().merge(&mine);
+    stream
+}
+
 /// One round: a task per end, which give the ends back.
-async fn round<A, S, C>(ends: Ends<S>, echoes: usize, client: fn(S, usize) -> C) -> Ends<S>
+async fn round<A, S, C>(
+    ends: Ends<S>,
+    echoes: usize,
+    client: impl Fn(S, usize) -> C + Send,
+) -> Ends<S>
 where
     A: Arm,
     S: Stream,
@@ -90,7 +108,7 @@ fn rounds<A, S, C>(
     mut ends: Ends<S>,
     operations: usize,
     echoes: usize,
-    client: fn(S, usize) -> C,
+    client: impl Fn(S, usize) -> C + Clone + Send + 'static,
 ) -> Runner
 where
     A: Arm,
@@ -100,7 +118,7 @@ where
     Box::new(move || {
         let taken = std::mem::take(&mut ends);
         measured(operations as u64, || {
-            ends = arm.in_task(round::<A, S, C>(taken, echoes, client));
+            ends = arm.in_task(round::<A, S, C>(taken, echoes, client.clone()));
         })
     })
 }
@@ -108,10 +126,32 @@ where
 /// Echoes over so many TCP connections at once.
 pub fn echo_tcp<A: Net, const CONNECTIONS: usize>(arm: A) -> Runner {
     raise_file_limit();
-    // Enough for a round of tens of milliseconds.
-    let echoes = (16_000 / CONNECTIONS).clamp(20, 4_000);
+    let echoes = echoes_over(CONNECTIONS);
     let ends = arm.in_task(tcp::<A>(CONNECTIONS));
     rounds(arm, ends, CONNECTIONS * echoes, echoes, call)
+}
+
+/// Of each connection; enough for a round of tens of milliseconds.
+fn echoes_over(connections: usize) -> usize {
+    (16_000 / connections).clamp(20, 4_000)
+}
+
+/// The same for a number that is known later; watched is how long an echo takes.
+pub fn timed_echo_tcp<A: Net>(arm: A, connections: usize) -> Runner {
+    raise_file_limit();
+    let echoes = echoes_over(connections);
+    let ends = arm.in_task(tcp::<A>(connections));
+    let took = Arc::new(Mutex::new(Histogram::new()));
+    let client = {
+        let took = took.clone();
+        move |stream, echoes| timed_call(stream, echoes, took.clone())
+    };
+    let mut round = rounds(arm, ends, connections * echoes, echoes, client);
+    Box::new(move || {
+        let sample = round();
+        let took = std::mem::replace(&mut *took.lock().unwrap(), Histogram::new());
+        Sample { watched: Some(took.watched("echo")), ..sample }
+    })
 }
 
 /// Echoes over one pair of Unix sockets.

@@ -12,8 +12,9 @@ use super::arms::{Arm, Paceline, SlotOff, Smol, Tokio};
 use super::measure::Sample;
 
 mod channels;
-mod io;
-mod tasks;
+pub mod io;
+pub mod outside;
+pub mod tasks;
 mod timers;
 
 /// Workers of every runtime, unless the workload says otherwise.

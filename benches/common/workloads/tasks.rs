@@ -226,6 +226,30 @@ pub fn remote_round_trip<A: Arm>(arm: &A) -> Sample {
     measured(TRIPS as u64, || futures_lite::future::block_on(call(ping, pongs, TRIPS)))
 }
 
+/// The same for that long; watched is how long a message takes there and back.
+pub fn remote_round_trip_for<A: Arm>(arm: &A, lasts: Duration) -> Sample {
+    let (mut ping, pings) = channel();
+    let (pong, mut pongs) = channel();
+    arm.launch_from_outside(echo(pings, pong));
+    let (mut trips, mut took) = (0, Histogram::new());
+    let mut sample = measured(0, || {
+        futures_lite::future::block_on(async {
+            let start = Instant::now();
+            let mut now = start;
+            while now - start < lasts {
+                ping.send(trips).await;
+                assert_eq!(pongs.recv().await, Some(trips));
+                trips += 1;
+                let before = std::mem::replace(&mut now, Instant::now());
+                took.add(now - before);
+            }
+        });
+    });
+    sample.ops = trips as u64;
+    sample.watched = Some(took.watched("trip"));
+    sample
+}
+
 /// A runtime is made, runs nothing, and is dropped.
 pub fn lifecycle<A: Arm, const WORKERS: usize>(_: &A) -> Sample {
     const CYCLES: u64 = 50;
