@@ -5,17 +5,21 @@
 #![allow(clippy::disallowed_methods)] // a test's foreign threads are plain ones
 
 use std::future::Future;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use futures::{SinkExt, StreamExt};
-use paceline::{Runtime, spawn};
+use futures::executor::block_on as block_foreign;
+use futures::{AsyncReadExt, AsyncWriteExt, SinkExt, StreamExt};
+use paceline::net::TcpListener;
+use paceline::{Runtime, Task, spawn, yield_now};
 
 /// Far above what any body takes on a loaded machine; only a hang reaches it.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -234,27 +238,52 @@ pub fn compute_until(moment: Instant) {
     }
 }
 
+/// The folders of those threads of this process that are paceline's.
+#[cfg(target_os = "linux")]
+fn paceline_threads() -> impl Iterator<Item = std::path::PathBuf> {
+    let paths = std::fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
+    paths.map(|task| task.path()).filter(|path| read(path, "comm").starts_with("paceline-"))
+}
+
+/// Nothing if the thread has ended meanwhile.
+#[cfg(target_os = "linux")]
+fn read(path: &std::path::Path, name: &str) -> String {
+    std::fs::read_to_string(path.join(name)).unwrap_or_default()
+}
+
 /// How many threads of runtimes there are, and how often they have been switched.
 #[cfg(target_os = "linux")]
 pub fn threads_and_switches() -> (usize, u64) {
-    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let number = |line: &str| line.split_whitespace().last().and_then(|n| n.parse::<u64>().ok());
-    let switches = |task: std::fs::DirEntry| {
-        let status = read(task.path().join("status"));
+    let switches = |status: String| {
         status.lines().filter(|line| line.contains("ctxt")).filter_map(number).sum::<u64>()
     };
-    std::fs::read_dir("/proc/self/task")
-        .unwrap()
-        .filter_map(Result::ok)
-        .filter(|task| read(task.path().join("comm")).starts_with("paceline-"))
-        .map(switches)
+    paceline_threads()
+        .map(|path| switches(read(&path, "status")))
         .fold((0, 0), |(threads, sum), switches| (threads + 1, sum + switches))
+}
+
+/// For how long the threads of runtimes have had a CPU.
+#[cfg(target_os = "linux")]
+pub fn cpu_time() -> Duration {
+    let nanos = |stat: String| stat.split_whitespace().next().and_then(|n| n.parse::<u64>().ok());
+    let times = paceline_threads().filter_map(|path| nanos(read(&path, "schedstat")));
+    Duration::from_nanos(times.sum())
 }
 
 /// As [`threads_and_switches`], once the threads, a ticker among them, have gone to sleep.
 #[cfg(target_os = "linux")]
 #[track_caller]
 pub fn settled() -> (usize, u64) {
+    let now = quiet();
+    assert!(now.0 > 1, "workers and a ticker to look at: {now:?}");
+    now
+}
+
+/// As [`threads_and_switches`], once all have gone to sleep or ended.
+#[cfg(target_os = "linux")]
+#[track_caller]
+pub fn quiet() -> (usize, u64) {
     let (mut before, mut quiet) = (threads_and_switches(), 0);
     for _ in 0..40 {
         thread::sleep(Duration::from_millis(200));
@@ -263,7 +292,6 @@ pub fn settled() -> (usize, u64) {
         before = now;
         // Twice: a machine that stands still for a while looks quiet as well.
         if quiet == 2 {
-            assert!(now.0 > 1, "workers and a ticker to look at: {now:?}");
             return now;
         }
     }
@@ -285,4 +313,167 @@ pub fn silent_panic() -> ! {
 /// Polls once, with `waker`.
 pub fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+/// A hook that passes on what it is told, and where that arrives.
+pub fn listener<T: Clone + Send + 'static>()
+-> (impl Fn(&T) + Send + Sync + 'static, mpsc::Receiver<T>) {
+    let (tell, told) = mpsc::channel();
+    // Nobody listens any more once a test is over.
+    (move |report: &T| drop(tell.send(report.clone())), told)
+}
+
+/// How a task keeps its thread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Hog {
+    /// In one system call.
+    Waits,
+    /// In one sleep after the other.
+    Sleeps,
+    Computes,
+}
+
+impl Hog {
+    pub const ALL: [Hog; 3] = [Hog::Waits, Hog::Sleeps, Hog::Computes];
+}
+
+#[derive(Default)]
+struct Bar {
+    is_open: AtomicBool,
+    lock: Mutex<()>,
+    opened: Condvar,
+}
+
+/// Keeps threads until it is opened or dropped.
+#[derive(Default)]
+pub struct Gate(Arc<Bar>);
+
+/// The way in to a [`Gate`].
+#[derive(Clone)]
+pub struct Entrance(Arc<Bar>);
+
+impl Gate {
+    pub fn entrance(&self) -> Entrance {
+        Entrance(self.0.clone())
+    }
+
+    pub fn open(&self) {
+        self.0.is_open.store(true, SeqCst);
+        // Nobody is between the look and the wait.
+        drop(self.0.lock.lock());
+        self.0.opened.notify_all();
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
+impl Entrance {
+    /// Returns when the gate is open.
+    pub fn pass(&self, how: Hog) {
+        let Bar { is_open, lock, opened } = &*self.0;
+        let is_shut = || !is_open.load(SeqCst);
+        match how {
+            Hog::Waits => drop(opened.wait_while(lock.lock().unwrap(), |_| is_shut()).unwrap()),
+            Hog::Sleeps => {
+                while is_shut() {
+                    thread::sleep(Duration::from_millis(20));
+                }
+            }
+            Hog::Computes => {
+                while is_shut() {
+                    std::hint::black_box((0..100).sum::<u32>());
+                }
+            }
+        }
+    }
+}
+
+/// Tasks that do not return from their polls until they are released, or this is dropped.
+pub struct Hogs {
+    gate: Gate,
+    tasks: Vec<Task<()>>,
+}
+
+/// Starts `count` of them, called "hog 0" and so on, and waits until each is in its poll.
+pub fn hogs(runtime: &Runtime, count: usize, how: Hog) -> Hogs {
+    let gate = Gate::default();
+    let (tell, told) = mpsc::channel();
+    let hog = |i| {
+        let (entrance, tell) = (gate.entrance(), tell.clone());
+        runtime.spawn_named(format!("hog {i}"), async move {
+            tell.send(()).expect("somebody wants to know");
+            entrance.pass(how);
+        })
+    };
+    let tasks = (0..count).map(hog).collect();
+    (0..count).for_each(|_| told.recv().expect("it is polled"));
+    Hogs { gate, tasks }
+}
+
+impl Hogs {
+    /// Returns when all have ended; a runtime that was dropped has cancelled them.
+    pub fn release(self) {
+        self.gate.open();
+        for task in self.tasks {
+            block_foreign(task.fallible());
+        }
+    }
+}
+
+/// How many of many tasks that compute were polled at once, at most.
+pub fn most_at_once(runtime: &Runtime) -> usize {
+    let tasks = 8 + 4 * runtime.handle().config().worker_threads();
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let computes = |_| {
+        let (running, most) = (running.clone(), most.clone());
+        runtime.spawn(async move {
+            for _ in 0..20 {
+                most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                std::hint::black_box((0..20_000).sum::<u32>());
+                running.fetch_sub(1, SeqCst);
+                yield_now().await;
+            }
+        })
+    };
+    let tasks: Vec<_> = (0..tasks).map(computes).collect();
+    tasks.into_iter().for_each(block_foreign);
+    most.load(SeqCst)
+}
+
+async fn echo(mut stream: paceline::net::TcpStream) {
+    let mut bytes = [0; 64];
+    // It ends with the connection, however that ends.
+    while let Ok(count @ 1..) = stream.read(&mut bytes).await {
+        if stream.write_all(&bytes[..count]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Serves an echo on that runtime, with a task per connection, and tells where.
+pub fn serve_echo(runtime: &Runtime) -> SocketAddr {
+    let _guard = runtime.handle().enter();
+    let listener = block_foreign(TcpListener::bind("127.0.0.1:0")).expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let serve = async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            spawn(echo(stream)).detach();
+        }
+    };
+    spawn(serve).detach();
+    address
+}
+
+/// Sends to an echo, and receives, so many times.
+pub fn round_trips(mut stream: &TcpStream, count: usize) {
+    let mut answer = [0; 5];
+    for _ in 0..count {
+        stream.write_all(b"hello").expect("it is read");
+        stream.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"hello");
+    }
 }
