@@ -34,10 +34,11 @@ impl Shared {
         if !is_quiet() || self.outside.has_jobs() || self.reactor.is_waited_for() {
             return None;
         }
+        // A `block_on` that was woken counts as a job only when it has seen that.
         if !is_quiet() || self.stop.is_closing() {
             return None;
         }
-        let mains = self.outside.stuck()?;
+        let mains = self.outside.waiting()?;
         fence(SeqCst);
         (self.now() == before).then_some((before, mains))
     }

@@ -20,6 +20,8 @@ struct This {
     entered: Cell<bool>,
     /// The innermost frame is in the middle of a poll and has given its processor away.
     adrift: Cell<bool>,
+    /// It is a `block_on` that polls its future, as far as anybody counts that.
+    runs_main: Cell<bool>,
     unconstrained: Cell<bool>,
     /// This thread calls the wakers of timers and descriptors, in no task's poll: of one that was set
     /// on this processor.
@@ -37,6 +39,7 @@ thread_local! {
             frame: Cell::new(ptr::null()),
             entered: Cell::new(false),
             adrift: Cell::new(false),
+            runs_main: Cell::new(false),
             unconstrained: Cell::new(false),
             delivering: Cell::new(None),
             questions: Cell::new(0),
@@ -86,6 +89,7 @@ struct Place {
     processor: *const Processor,
     entered: bool,
     adrift: bool,
+    runs_main: bool,
     unconstrained: bool,
 }
 
@@ -99,6 +103,7 @@ pub(crate) fn within<R>(shared: &Arc<Shared>, body: impl FnOnce(bool) -> R) -> R
             let outer = self.0.outer.get();
             THIS.with(|this| {
                 this.adrift.set(outer.adrift);
+                this.runs_main.set(outer.runs_main);
                 this.shared.set(outer.shared);
                 this.processor.set(outer.processor);
                 this.entered.set(outer.entered);
@@ -114,6 +119,7 @@ pub(crate) fn within<R>(shared: &Arc<Shared>, body: impl FnOnce(bool) -> R) -> R
             processor: this.processor.replace(ptr::null()),
             entered: this.entered.replace(false),
             adrift: this.adrift.replace(false),
+            runs_main: this.runs_main.replace(false),
             unconstrained: this.unconstrained.replace(false),
         }),
         parent: this.frame.get(),
@@ -159,12 +165,20 @@ pub(crate) fn set_adrift(adrift: bool) {
     }
 }
 
-/// How many of the enclosing frames are of that scheduler and [adrift](set_adrift).
-pub(crate) fn outer_adrift(shared: &Shared) -> usize {
+/// The innermost frame is a `block_on` that polls its future from now on, or does not.
+pub(crate) fn set_runs_main(runs: bool) {
+    THIS.with(|this| this.runs_main.set(runs));
+}
+
+/// As how many jobs of that scheduler the enclosing frames count: their polls wait for what the innermost
+/// one does.
+pub(crate) fn outer_jobs(shared: &Shared) -> usize {
     let mut count = 0;
     frames(|frame| {
         let outer = frame.outer.get();
-        count += usize::from(outer.adrift && ptr::eq(outer.shared, shared));
+        if ptr::eq(outer.shared, shared) {
+            count += usize::from(outer.adrift) + usize::from(outer.runs_main);
+        }
         None::<()>
     });
     count

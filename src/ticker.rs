@@ -157,7 +157,8 @@ impl Watchman<'_> {
                     }
                 }
                 Sight::Still(lasted) => {
-                    watch.episode.stranded += rescue(shared, processor);
+                    watch.episode.queued = watch.episode.queued.max(processor.open.stealer.len());
+                    watch.episode.moved += rescue(shared, processor);
                     judge(shared, processor, watch, lasted);
                     let episode = &watch.episode;
                     long_polls += usize::from(!episode.is_wedged);
@@ -237,7 +238,6 @@ fn judge(shared: &Shared, processor: &Processor, watch: &mut Watch, lasted: Dura
         if is_poll && is_its_fault && processor.open.progress() == watch.progress() {
             watch.episode.is_wedged = true;
             watch.episode.task = shared.names.look_up(who);
-            watch.episode.stranded += processor.open.stealer.len();
             processor.verdict.wedges.add(1);
             report(shared, processor, &watch.episode, lasted, Some(state));
         }
@@ -266,7 +266,7 @@ fn report(
         worker: processor.index,
         task: episode.task.clone(),
         lasted,
-        stranded: episode.stranded,
+        stranded: episode.moved + episode.queued,
         thread: state.unwrap_or(ThreadState::Unknown),
         is_over: state.is_none(),
     };

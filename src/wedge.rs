@@ -26,8 +26,10 @@ pub(crate) struct Watch {
 /// What was found out about, and done for, the poll that goes on.
 #[derive(Default)]
 pub(crate) struct Episode {
-    /// Runnables that were moved on from behind it, or were found there when it became a wedge.
-    pub(crate) stranded: usize,
+    /// Runnables that were moved on from behind it.
+    pub(crate) moved: usize,
+    /// The most that were seen in its queue.
+    pub(crate) queued: usize,
     /// It has been counted as a wedge.
     pub(crate) is_wedged: bool,
     pub(crate) task: Option<TaskInfo>,

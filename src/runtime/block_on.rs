@@ -62,14 +62,15 @@ struct Counted<'a> {
 impl<'a> Counted<'a> {
     fn begin(shared: &'a Shared, main: &Arc<Main>) -> Option<Self> {
         shared.config.on_deadlock.as_ref()?;
-        shared.outside.main_begins();
+        shared.outside.job_begins();
+        current::set_runs_main(true);
         Some(Counted { shared, main: main.clone() })
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.shared.outside.main_ends();
+        self.shared.outside.job_ends();
         // Those that still wait may do so in vain.
         self.shared.rouse_census();
     }
@@ -78,11 +79,13 @@ impl Drop for Counted<'_> {
 /// Waits, as the census sees it. The polls around this `block_on` wait for it, and are no jobs meanwhile.
 fn waiting(counted: Option<&Counted<'_>>, wait: impl FnOnce()) {
     let Some(Counted { shared, main }) = counted else { return wait() };
-    let polls = current::outer_adrift(shared);
-    shared.outside.main_waits(main.clone(), polls);
+    let jobs = 1 + current::outer_jobs(shared);
+    current::set_runs_main(false);
+    shared.outside.main_waits(main.clone(), jobs);
     shared.rouse_census();
     wait();
-    shared.outside.main_goes_on(main, polls);
+    shared.outside.main_goes_on(main, jobs);
+    current::set_runs_main(true);
 }
 
 /// Leaves what the thread holds to the others, also when the future panics.
