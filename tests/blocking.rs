@@ -52,8 +52,9 @@ fn the_output_is_that_of_the_closure() {
 #[test]
 fn it_runs_on_a_thread_that_is_none_of_the_runtimes() {
     on_each_size(|workers| {
-        let runtime = Runtime::builder().worker_threads(workers).thread_name("mine").build();
-        let task = runtime.unwrap().spawn(async {
+        let builder = Runtime::builder().worker_threads(workers).thread_name("mine");
+        let runtime = builder.build().unwrap();
+        let task = runtime.spawn(async {
             assert_eq!(thread::current().name(), Some("mine"));
             unblock(|| thread::current().name() != Some("mine")).await
         });
@@ -360,7 +361,7 @@ mod alone {
     //! What is counted, or fails, by the process.
 
     use super::*;
-    use common::{alone, cpu_time, settled, threads_and_switches};
+    use common::{alone, assert_all_sleep};
 
     /// The most jobs that run at once.
     const MOST: usize = 512;
@@ -433,9 +434,7 @@ mod alone {
                 unblock(move || drop(all.wait()))
             });
             block_foreign(join_all(jobs));
-            let (asleep, time) = (settled(), cpu_time());
-            thread::sleep(Duration::from_secs(2));
-            assert_eq!((threads_and_switches(), cpu_time()), (asleep, time), "after 2 s");
+            assert_all_sleep(Duration::from_secs(2));
             until(|| {
                 thread::sleep(100 * MS);
                 threads() <= before
