@@ -23,20 +23,24 @@ impl Shared {
 
     /// The `block_on`s that wait in vain, if there are any and all do.
     ///
-    /// First those who could make something happen from outside of the workers are looked for, then the
-    /// workers and what lies there for them. A job, or a driver with wakers in hand, that was there
-    /// before and is not any more has by then put its work where the second look finds it, or a worker has
-    /// begun to poll it; and whoever polls makes for a different `When`.
+    /// From the first look at the idle workers to the last look at the clock of polls, none begins; so
+    /// none is under way in between, and nothing new can come from one. What could come from outside of
+    /// the workers is looked for first: a job, or a driver with wakers in hand, that was there before has
+    /// by then put its work where the looks after it find it.
     pub(crate) fn deadlocked(&self) -> Option<(When, Vec<Arc<dyn Main>>)> {
         let before = self.now();
         fence(SeqCst);
-        if self.outside.has_jobs() || self.reactor.is_waited_for() {
+        let is_quiet = || self.idle.is_all_idle() && self.injector.is_empty();
+        if !is_quiet() || self.outside.has_jobs() || self.reactor.is_waited_for() {
             return None;
         }
-        let mains = self.outside.stuck()?;
-        let quiet = self.injector.is_empty() && self.idle.is_all_idle() && !self.stop.is_closing();
+        // A `block_on` that was woken counts as a job only when it has seen that.
+        if !is_quiet() || self.stop.is_closing() {
+            return None;
+        }
+        let mains = self.outside.waiting()?;
         fence(SeqCst);
-        (quiet && self.now() == before).then_some((before, mains))
+        (self.now() == before).then_some((before, mains))
     }
 
     pub(crate) fn census(&self, mains: &[Arc<dyn Main>]) -> Census {

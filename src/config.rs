@@ -33,7 +33,8 @@ pub enum Ticker {
 }
 
 /// How long a worker that finds nothing to do looks on before it sleeps. No more workers do so than there
-/// are CPUs that nobody of the runtime uses, and none on a single CPU.
+/// are CPUs that nobody of the runtime uses, none on a single CPU, and none while another worker sleeps where
+/// sockets and timers wake it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Spin {
@@ -41,7 +42,7 @@ pub enum Spin {
     /// sleep and a wake-up are worth.
     #[default]
     Adaptive,
-    /// So long, each time; at most 10 ms.
+    /// So long at most, each time; at most 10 ms.
     Fixed(Duration),
     /// Not at all.
     Off,

@@ -18,6 +18,10 @@ struct This {
     frame: Cell<*const Frame>,
     /// `enter` guards within the innermost frame.
     entered: Cell<bool>,
+    /// The innermost frame is in the middle of a poll and has given its processor away.
+    adrift: Cell<bool>,
+    /// It is a `block_on` that polls its future, as far as anybody counts that.
+    runs_main: Cell<bool>,
     unconstrained: Cell<bool>,
     /// This thread calls the wakers of timers and descriptors, in no task's poll: of one that was set
     /// on this processor.
@@ -34,6 +38,8 @@ thread_local! {
             processor: Cell::new(ptr::null()),
             frame: Cell::new(ptr::null()),
             entered: Cell::new(false),
+            adrift: Cell::new(false),
+            runs_main: Cell::new(false),
             unconstrained: Cell::new(false),
             delivering: Cell::new(None),
             questions: Cell::new(0),
@@ -82,6 +88,8 @@ struct Place {
     shared: *const Shared,
     processor: *const Processor,
     entered: bool,
+    adrift: bool,
+    runs_main: bool,
     unconstrained: bool,
 }
 
@@ -91,8 +99,11 @@ pub(crate) fn within<R>(shared: &Arc<Shared>, body: impl FnOnce(bool) -> R) -> R
     struct Restore<'a>(&'a Frame);
     impl Drop for Restore<'_> {
         fn drop(&mut self) {
+            set_adrift(false);
             let outer = self.0.outer.get();
             THIS.with(|this| {
+                this.adrift.set(outer.adrift);
+                this.runs_main.set(outer.runs_main);
                 this.shared.set(outer.shared);
                 this.processor.set(outer.processor);
                 this.entered.set(outer.entered);
@@ -107,6 +118,8 @@ pub(crate) fn within<R>(shared: &Arc<Shared>, body: impl FnOnce(bool) -> R) -> R
             shared: this.shared.replace(Arc::as_ptr(shared)),
             processor: this.processor.replace(ptr::null()),
             entered: this.entered.replace(false),
+            adrift: this.adrift.replace(false),
+            runs_main: this.runs_main.replace(false),
             unconstrained: this.unconstrained.replace(false),
         }),
         parent: this.frame.get(),
@@ -136,17 +149,39 @@ pub(crate) fn is_inside(shared: &Shared) -> bool {
     frames(|frame| ptr::eq(frame.shared, shared).then_some(())).is_some()
 }
 
-/// The schedulers of the frames on this thread that `is_meant` is true for.
-pub(crate) fn frames_of(is_meant: impl Fn(*const Shared) -> bool) -> Vec<Arc<Shared>> {
-    let mut all = Vec::new();
+/// Whether the innermost frame goes on with a poll without a processor. To its scheduler that is a job that
+/// goes on while no worker runs.
+pub(crate) fn set_adrift(adrift: bool) {
+    let was = THIS.with(|this| this.adrift.replace(adrift));
+    if was != adrift {
+        // SAFETY: the innermost frame keeps its scheduler alive.
+        let shared = THIS.with(|this| unsafe { &*this.shared.get() });
+        if adrift {
+            shared.outside.job_begins();
+        } else {
+            shared.outside.job_ends();
+            shared.rouse_census();
+        }
+    }
+}
+
+/// The innermost frame is a `block_on` that polls its future from now on, or does not.
+pub(crate) fn set_runs_main(runs: bool) {
+    THIS.with(|this| this.runs_main.set(runs));
+}
+
+/// As how many jobs of that scheduler the enclosing frames count: their polls wait for what the innermost
+/// one does.
+pub(crate) fn outer_jobs(shared: &Shared) -> usize {
+    let mut count = 0;
     frames(|frame| {
-        if is_meant(frame.shared) {
-            // SAFETY: a frame keeps its scheduler alive.
-            all.push(unsafe { &*frame.shared }.arc());
+        let outer = frame.outer.get();
+        if ptr::eq(outer.shared, shared) {
+            count += usize::from(outer.adrift) + usize::from(outer.runs_main);
         }
         None::<()>
     });
-    all
+    count
 }
 
 /// Gives back every processor that the frames around the innermost one hold: this thread is
@@ -155,10 +190,12 @@ pub(crate) fn give_up_outer(give_up: impl Fn(Lease<'_>)) {
     frames(|frame| {
         let outer = frame.outer.get();
         if !outer.processor.is_null() {
-            frame.outer.set(Place { processor: ptr::null(), ..outer });
+            frame.outer.set(Place { processor: ptr::null(), adrift: true, ..outer });
             // SAFETY: the enclosing frame held it and keeps `outer.shared` alive; from now on it
             // finds that it holds none.
-            give_up(unsafe { Lease::new(&*outer.shared, &*outer.processor) });
+            let lease = unsafe { Lease::new(&*outer.shared, &*outer.processor) };
+            lease.shared.outside.job_begins();
+            give_up(lease);
         }
         None::<()>
     });

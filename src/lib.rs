@@ -45,7 +45,7 @@
 //! - *Runnable*: a task that is to be polled, as async-task hands it out. It is in exactly one
 //!   place: a slot, a queue, the injector, or a worker's hands.
 //! - *Processor*: the right to run one task at a time, with a slot, a queue and counters. There are
-//!   as many as the runtime's `worker_threads`.
+//!   as many as the runtime's `worker_threads`, and spare ones.
 //! - *Worker*: a thread that holds a processor. A *lease* is the evidence that this thread does.
 //! - *Frame*: one worker loop or one `block_on` on a thread's stack.
 //! - *Wedged*: in a poll that lasts longer than `wedge_after`. *Spare processor*: one more, in service

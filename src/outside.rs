@@ -1,5 +1,4 @@
-//! Who could still make something happen while no worker runs: jobs that block, and the `block_on`s
-//! that wait or do not. Knows neither tasks nor the reactor; see [`crate::census`] for what is made of it.
+//! Who could still make something happen while no worker runs, the jobs, and who waits: the `block_on`s. Knows neither tasks nor the reactor; see [`crate::census`] for what is made of it.
 //!
 //! The `block_on`s are noted only where somebody wants to know of deadlocks.
 
@@ -19,21 +18,19 @@ pub(crate) trait Main: Send + Sync {
     fn fail(self: Arc<Self>, payload: Box<dyn Any + Send>);
 }
 
-/// Different whenever the future of a `block_on` was polled meanwhile.
+/// Different whenever a `block_on` has begun to wait, or gone on, meanwhile.
 pub(crate) type Moment = u64;
 
 #[derive(Default)]
 struct Mains {
-    /// All that are under way.
-    all: usize,
-    /// Those of them that wait for their futures, the oldest first.
+    /// Those that wait for their futures, the oldest first.
     waiting: Vec<Arc<dyn Main>>,
-    /// How often one has begun to wait.
-    waits: Moment,
+    moment: Moment,
 }
 
 #[derive(Default)]
 pub(crate) struct Outside {
+    /// Code that blocks, polls that go on without a processor, and `block_on`s that poll their futures.
     jobs: AtomicUsize,
     mains: Mutex<Mains>,
 }
@@ -48,39 +45,36 @@ impl Outside {
         self.jobs.fetch_sub(1, SeqCst);
     }
 
-    pub(crate) fn main_begins(&self) {
-        lock(&self.mains).all += 1;
-    }
-
-    pub(crate) fn main_ends(&self) {
-        lock(&self.mains).all -= 1;
-    }
-
-    pub(crate) fn main_waits(&self, main: Arc<dyn Main>) {
-        let mut mains = lock(&self.mains);
-        mains.waits += 1;
-        mains.waiting.push(main);
-    }
-
-    /// It goes on.
-    pub(crate) fn main_goes_on(&self, main: &Arc<dyn Main>) {
-        let mut mains = lock(&self.mains);
-        mains.waiting.retain(|waiting| !Arc::ptr_eq(waiting, main));
-    }
-
-    pub(crate) fn moment(&self) -> Moment {
-        lock(&self.mains).waits
-    }
-
     pub(crate) fn has_jobs(&self) -> bool {
         self.jobs.load(SeqCst) > 0
     }
 
-    /// Those that wait, if there are any, all wait, and none was woken.
-    pub(crate) fn stuck(&self) -> Option<Vec<Arc<dyn Main>>> {
+    /// So many jobs are not under way any more, but wait for that `block_on`'s future.
+    pub(crate) fn main_waits(&self, main: Arc<dyn Main>, jobs: usize) {
+        let mut mains = lock(&self.mains);
+        mains.moment += 1;
+        mains.waiting.push(main);
+        drop(mains);
+        self.jobs.fetch_sub(jobs, SeqCst);
+    }
+
+    /// They go on.
+    pub(crate) fn main_goes_on(&self, main: &Arc<dyn Main>, jobs: usize) {
+        self.jobs.fetch_add(jobs, SeqCst);
+        let mut mains = lock(&self.mains);
+        mains.moment += 1;
+        mains.waiting.retain(|waiting| !Arc::ptr_eq(waiting, main));
+    }
+
+    pub(crate) fn moment(&self) -> Moment {
+        lock(&self.mains).moment
+    }
+
+    /// Those that wait, if there are any and none was woken.
+    pub(crate) fn waiting(&self) -> Option<Vec<Arc<dyn Main>>> {
         let mains = lock(&self.mains);
-        let all_wait =
-            mains.all == mains.waiting.len() && !mains.waiting.iter().any(|main| main.is_woken());
-        (all_wait && mains.all > 0).then(|| mains.waiting.clone())
+        let in_vain =
+            !mains.waiting.is_empty() && !mains.waiting.iter().any(|main| main.is_woken());
+        in_vain.then(|| mains.waiting.clone())
     }
 }

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use parking::{Parker, Unparker};
 
-use crate::clock;
 use crate::reactor::Reactor;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 /// The mailbox is empty.
 const NOTHING: usize = 0;
@@ -42,8 +41,6 @@ pub(crate) struct Sleeper {
     /// [`NOTHING`], [`CLOSED`], or a processor's index plus one.
     mail: AtomicUsize,
     state: AtomicU32,
-    /// When it was unparked from its sleep; zero if it was not.
-    unparked_at: AtomicU64,
     unparker: Unparker,
     reactor: Arc<Reactor>,
 }
@@ -53,8 +50,7 @@ impl Bed {
         let parker = Parker::new();
         let unparker = parker.unparker();
         let (mail, state) = (AtomicUsize::new(NOTHING), AtomicU32::new(AWAKE));
-        let unparked_at = AtomicU64::new(0);
-        Bed { parker, sleeper: Arc::new(Sleeper { mail, state, unparked_at, unparker, reactor }) }
+        Bed { parker, sleeper: Arc::new(Sleeper { mail, state, unparker, reactor }) }
     }
 
     pub(crate) fn sleeper(&self) -> &Arc<Sleeper> {
@@ -85,14 +81,6 @@ impl Bed {
         state.swap(AWAKE, AcqRel);
     }
 
-    /// How long ago somebody unparked the thread from its last sleep, if one did.
-    pub(crate) fn unparked_since(&self) -> Option<Duration> {
-        match self.sleeper.unparked_at.swap(0, Relaxed) {
-            0 => None,
-            at => Some(Duration::from_nanos(clock::now().saturating_sub(at))),
-        }
-    }
-
     pub(crate) fn take_mail(&self) -> Option<Mail> {
         if self.sleeper.mail.load(Relaxed) == NOTHING {
             return None;
@@ -120,11 +108,7 @@ impl Sleeper {
 
     pub(crate) fn unpark(&self) {
         // Ordering K2: release what was done before; pairs with K1.
-        let before = self.state.swap(UNPARKED, AcqRel);
-        if matches!(before, PARKED | POLLING) {
-            self.unparked_at.store(clock::now(), Relaxed);
-        }
-        match before {
+        match self.state.swap(UNPARKED, AcqRel) {
             // The thread may be awake again by now: then some later sleep of it, or of who waits in
             // the poller then, ends early.
             PARKED => drop(self.unparker.unpark()),

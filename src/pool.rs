@@ -3,13 +3,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::OnceLock;
+use std::ptr;
 use std::thread;
 use std::time::Duration;
 
 use parking::{Parker, Unparker};
 
 use crate::fork::Origin;
+use crate::sync::atomic::{AtomicPtr, Ordering::*};
 use crate::sync::{Mutex, lock};
 
 /// So many jobs run at once; the others wait. As tokio's `max_blocking_threads`.
@@ -34,22 +35,36 @@ struct State {
     next_number: u64,
 }
 
+/// This process's pool. A forked process has its own: the threads of the other are not in it, and the state
+/// of the other may be locked for ever.
 fn pool() -> &'static Pool {
-    static POOL: OnceLock<Pool> = OnceLock::new();
-    POOL.get_or_init(|| Pool { state: Mutex::default(), origin: Origin::here() })
+    static POOL: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
+    // Ordering L1: acquire; pairs with the release of the exchange below.
+    let current = POOL.load(Acquire);
+    // SAFETY: null, or leaked below.
+    match unsafe { current.as_ref() } {
+        Some(pool) if !pool.origin.is_elsewhere() => return pool,
+        _ => {}
+    }
+    let new = Box::into_raw(Box::new(Pool { state: Mutex::default(), origin: Origin::here() }));
+    match POOL.compare_exchange(current, new, AcqRel, Acquire) {
+        // SAFETY: leaked.
+        Ok(_) => unsafe { &*new },
+        Err(newer) => {
+            // SAFETY: nobody else has seen it.
+            drop(unsafe { Box::from_raw(new) });
+            // SAFETY: leaked.
+            unsafe { &*newer }
+        }
+    }
 }
 
 /// Runs the job on a thread of the pool, which must not panic.
 ///
 /// # Errors
 /// If the pool has no thread and none can be started; then the job has been dropped.
-///
-/// # Panics
-/// In a process that was forked from one that has used the pool.
-#[track_caller]
 pub(crate) fn run(job: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let pool = pool();
-    pool.origin.check();
     let mut state = lock(&pool.state);
     state.jobs.push_back(Box::new(job));
     if let Some((_, sleeper)) = state.asleep.pop() {
@@ -68,7 +83,8 @@ pub(crate) fn run(job: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let Err(error) = thread.spawn(move || pool.work(number)) else { return Ok(()) };
     let mut state = lock(&pool.state);
     state.threads -= 1;
-    // Another thread comes to the job in its time; without any, nobody would.
+    // Another thread comes to the job in its time; without any, nobody would. Whoever waits for one that
+    // relied on the thread that was to be started here is told as well.
     let lost = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
     drop(state);
     if lost.is_empty() { Ok(()) } else { Err(error) }

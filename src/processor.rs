@@ -1,6 +1,7 @@
 //! A processor: what a thread must hold to run tasks. A wake slot, a local queue, a timeslice,
 //! counters. There are as many as the runtime's configured parallelism, so no more tasks run at
-//! once, however many threads take turns in holding them. (Go calls it a P.)
+//! once, however many threads take turns in holding them; spare ones make up for those whose holders are
+//! stuck. (Go calls it a P.)
 //! Knows nothing of the loop that drives it; see [`crate::worker`].
 
 use std::cell::{Cell, RefCell};
@@ -106,6 +107,8 @@ pub(crate) struct Open {
     pub(crate) share: tally::Share,
     /// Whom the holder polls, or polled last, as a word.
     polled: AtomicU64,
+    /// How often the holder began something else than a poll.
+    others: Counter,
     /// Which thread the holder is, as the system numbers them.
     holder: AtomicU32,
     pub(crate) stealer: Stealer<Runnable>,
@@ -151,6 +154,7 @@ impl Processor {
                 counters: Counters::default(),
                 share: tally::Share::new(),
                 polled: AtomicU64::new(Identity::NOBODY.to_word()),
+                others: Counter::default(),
                 holder: AtomicU32::new(0),
                 stealer,
             }),
@@ -160,10 +164,15 @@ impl Processor {
 }
 
 impl Open {
-    /// Whom the holder polls, or polled last.
+    /// Whom the holder polls, or polled last; nobody while it does something else.
     pub(crate) fn polled(&self) -> Identity {
         // SAFETY: every word that is put there is an identity's.
         unsafe { Identity::from_word(self.polled.load(Relaxed)) }
+    }
+
+    /// Different whenever the holder has begun something new.
+    pub(crate) fn progress(&self) -> u64 {
+        self.counters.polls.get() + self.others.get()
     }
 
     pub(crate) fn holder(&self) -> ThreadNumber {
@@ -441,6 +450,12 @@ impl<'a> Lease<'a> {
         self.counters().polls.add(1);
     }
 
+    /// What follows is no poll.
+    pub(crate) fn begin_other(self) {
+        self.processor.open.polled.store(Identity::NOBODY.to_word(), Relaxed);
+        self.processor.open.others.add(1);
+    }
+
     #[inline]
     pub(crate) fn backlog(self) -> &'a Backlog {
         &self.own().backlog
@@ -496,6 +511,7 @@ impl<'a> Lease<'a> {
 
     /// This thread just got the processor.
     pub(crate) fn begin(self, searching: Option<Searching>) {
+        self.begin_other();
         self.processor.open.holder.store(ThreadNumber::mine().0, Relaxed);
         self.processor.inbox.open();
         self.own().searching.set(searching);

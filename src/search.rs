@@ -25,15 +25,45 @@ pub(crate) fn injected(lease: Lease<'_>) -> Option<Runnable> {
     Some(runnable)
 }
 
+/// A single runnable in some worker's queue that was seen in one look after the other.
+pub(crate) struct Alone {
+    /// Whose queue, and how many it had given out before.
+    seen: Option<(usize, u32)>,
+    looks: u32,
+    enough: u32,
+}
+
+impl Alone {
+    /// It is taken away when it has been seen so many times.
+    pub(crate) fn after(enough: u32) -> Self {
+        Alone { seen: None, looks: 0, enough }
+    }
+
+    /// Has less patience from here on.
+    pub(crate) fn settle_for(&mut self, enough: u32) {
+        self.enough = enough;
+    }
+
+    fn look(&mut self, seen: Option<(usize, u32)>) {
+        self.looks = if seen.is_some() && seen == self.seen { self.looks + 1 } else { 1 };
+        self.seen = seen;
+    }
+
+    fn has_waited(&self) -> bool {
+        self.seen.is_some() && self.looks >= self.enough
+    }
+}
+
 /// Half of some other worker's queue, from a random one on.
 ///
 /// A single runnable is left to its owner, which is about to pop it, unless the owner did not
-/// come round to it since the look before: `alone` remembers that look.
-pub(crate) fn stolen(lease: Lease<'_>, alone: &mut Option<(usize, u32)>) -> Option<Runnable> {
+/// come round to it in so many looks as `alone` allows.
+pub(crate) fn stolen(lease: Lease<'_>, alone: &mut Alone) -> Option<Runnable> {
     let processors = &lease.shared.processors;
     let count = processors.len();
     let start = lease.random(count);
-    let mut lonely = None;
+    let mut seen = None;
+    let patience = alone.has_waited();
     for victim in (0..count).map(|i| (start + i) % count) {
         if victim == lease.processor.index {
             continue;
@@ -41,8 +71,8 @@ pub(crate) fn stolen(lease: Lease<'_>, alone: &mut Option<(usize, u32)>) -> Opti
         let stealer = &processors[victim].open.stealer;
         let len = stealer.len();
         let look = (victim, stealer.position());
-        if len == 0 || (len == 1 && *alone != Some(look)) {
-            lonely = lonely.or((len == 1).then_some(look));
+        if len == 0 || (len == 1 && !(patience && alone.seen == Some(look))) {
+            seen = seen.or((len == 1).then_some(look));
             continue;
         }
         let before = lease.queue().len();
@@ -56,7 +86,7 @@ pub(crate) fn stolen(lease: Lease<'_>, alone: &mut Option<(usize, u32)>) -> Opti
             return Some(runnable);
         }
     }
-    *alone = lonely;
+    alone.look(seen);
     None
 }
 

@@ -205,10 +205,15 @@ impl Shared {
     }
 
     /// Moves what an unheld processor has to where every worker finds it.
-    pub(crate) fn unload(&self, processor: usize) {
+    fn unload(&self, processor: usize) {
         let open = &self.processors[processor].open;
-        while let Some(runnable) = open.slot.take().or_else(|| open.stealer.steal_one()) {
-            self.injector.push(runnable);
+        loop {
+            match open.slot.take().or_else(|| open.stealer.steal_one()) {
+                Some(runnable) => self.injector.push(runnable),
+                None if open.stealer.len() == 0 => return,
+                // A theft is under way, and over in a moment.
+                None => {}
+            }
         }
     }
 

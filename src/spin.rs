@@ -1,5 +1,5 @@
 //! How long a worker that finds nothing to do looks on before it parks. The only place where this crate
-//! spins. Pure but for the spin itself: it is told how long waits were, and what a wake-up takes.
+//! spins. Pure but for the spin itself: it is told how long waits were.
 //!
 //! A spin of `w` costs the CPU time until work comes, or all of `w` and the park that follows. So of some
 //! windows the best is the one that would have cost least over the last waits, whether or not they were
@@ -10,24 +10,21 @@ use std::time::{Duration, Instant};
 
 use crate::config::Spin;
 
-/// The windows to choose from, but for none at all, in ns: doubling from about the shortest wait that a
-/// thread can hope for to the longest price of a park.
-const WINDOWS: [u32; 6] = [6_250, 12_500, 25_000, 50_000, 100_000, 200_000];
-/// What a park is worth to avoid, in wake-ups: the work waits for one, the waker and the woken pay for one,
-/// and the CPU sleeps and comes back less lively. At four, a wait is spun if it is as short as those that
-/// decide the throughput of a client that waits for each reply (`benches/spin.rs`).
-const PRICE: u32 = 4;
-/// What a wake-up takes before any was measured: 20 to 45 µs on the hosts of benches/README.md.
-const WAKE_UP: u32 = 40_000;
-/// Beyond that, a wake-up waited for a CPU.
-const LONGEST_WAKE_UP: u32 = 100_000;
+/// The windows to choose from, but for none at all, in ns. Doubling; the longest is the first that is not
+/// worth a park by itself.
+const WINDOWS: [u32; 5] = [6_250, 12_500, 25_000, 50_000, 100_000];
+/// What a park is worth to avoid, in ns: two wake-ups, which took up to 45 µs each on the hosts of
+/// benches/README.md. One is what the work waits for, the other what it costs in CPU time.
+const PARK: u64 = 80_000;
 /// A wait that has just ended weighs as much as all before the last 16.
 const FADE: u32 = 16;
 const ONE: u32 = 1 << 16;
-/// No two looks at the clock are that far apart, unless another thread had the CPU in between.
-const DESCHEDULED: Duration = Duration::from_micros(250);
-/// So many waits are not spun then: the CPU is needed.
+/// Two looks at the clock that are so far apart make one ask whether another thread had the CPU in between.
+const HICCUP: Duration = Duration::from_micros(3);
+/// So many waits are not spun if one had: whoever is waited for may need the CPU. Twice as many each time,
+/// until so many spins have gone well.
 const PENANCE: u32 = 64;
+const LONGEST_PENANCE: u32 = 1 << 14;
 /// Pauses between two looks at the work: 0.5 to 1.5 µs, so that a look costs its target little.
 const PAUSES: u32 = 32;
 
@@ -35,18 +32,20 @@ const PAUSES: u32 = 32;
 pub(crate) struct Adaptive {
     /// How much of the last waits ended within each window but not within the one before, and longer ones.
     waits: [Cell<u32>; WINDOWS.len() + 1],
-    wake_up: Cell<u32>,
     window: Cell<Duration>,
     penance: Cell<u32>,
+    next_penance: Cell<u32>,
+    gone_well: Cell<u32>,
 }
 
 impl Adaptive {
     pub(crate) fn new() -> Self {
         let adaptive = Adaptive {
             waits: Default::default(),
-            wake_up: Cell::new(WAKE_UP),
             window: Cell::default(),
             penance: Cell::new(0),
+            next_penance: Cell::new(PENANCE),
+            gone_well: Cell::new(0),
         };
         // As if every other wait had been a short one.
         adaptive.waits[2].set(ONE / 2);
@@ -77,33 +76,35 @@ impl Adaptive {
         self.choose();
     }
 
-    /// A thread ran so long after it was woken.
-    pub(crate) fn woken_after(&self, delay: Duration) {
-        let delay = u32::try_from(delay.as_nanos()).unwrap_or(u32::MAX).min(LONGEST_WAKE_UP);
-        self.wake_up.set(self.wake_up.get() - self.wake_up.get() / FADE + delay / FADE);
-    }
-
-    pub(crate) fn wake_up(&self) -> Duration {
-        Duration::from_nanos(self.wake_up.get().into())
-    }
-
     /// Another thread had the CPU during a spin.
     pub(crate) fn descheduled(&self) {
-        self.penance.set(PENANCE);
+        let penance = self.next_penance.get();
+        self.penance.set(penance);
+        self.next_penance.set((penance * 2).min(LONGEST_PENANCE));
+        self.gone_well.set(0);
+    }
+
+    /// No other thread did.
+    pub(crate) fn went_well(&self) {
+        self.gone_well.set(self.gone_well.get() + 1);
+        if self.gone_well.get() == PENANCE {
+            self.gone_well.set(0);
+            self.next_penance.set(PENANCE);
+        }
     }
 
     fn choose(&self) {
-        let park = u64::from(self.wake_up.get() * PRICE);
         let mut longer: u64 = self.waits.iter().map(|weight| u64::from(weight.get())).sum();
         // Of no window: every wait is a park.
-        let (mut best, mut least) = (0, longer * park);
+        let (mut best, mut least) = (0, longer * PARK);
         let mut spun = 0;
         for (&window, weight) in WINDOWS.iter().zip(&self.waits) {
             let window = u64::from(window);
             let within = u64::from(weight.get());
             longer -= within;
-            spun += within * window;
-            let cost = spun + longer * (window + park);
+            // Between this window and half of it.
+            spun += within * window * 3 / 4;
+            let cost = spun + longer * (window + PARK);
             if cost < least {
                 (best, least) = (window, cost);
             }
@@ -121,22 +122,24 @@ pub(crate) enum Spun<R> {
     Descheduled,
 }
 
-/// Looks until there is something or the window closes.
+/// Looks until there is something or the window closes; or until, after a hiccup, `lost_cpu` says that
+/// another thread ran here.
 #[allow(clippy::disallowed_methods)] // the window that the lint asks for
 pub(crate) fn spin<R>(
     since: Instant,
     window: Duration,
     mut look: impl FnMut() -> Option<R>,
+    lost_cpu: impl Fn(Duration) -> bool,
 ) -> Spun<R> {
     let mut last = since;
     loop {
         (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        let now = Instant::now();
+        if now - last > HICCUP && lost_cpu(now - last) {
+            return Spun::Descheduled;
+        }
         if let Some(found) = look() {
             return Spun::Found(found);
-        }
-        let now = Instant::now();
-        if now - last > DESCHEDULED {
-            return Spun::Descheduled;
         }
         if now - since >= window {
             return Spun::Nothing;
@@ -217,41 +220,43 @@ mod tests {
     }
 
     #[test]
-    fn cheap_wake_ups_make_for_short_spins() {
+    fn who_lost_the_cpu_spins_later_each_time_until_all_is_well() {
         let adaptive = Adaptive::new();
-        (0..100).for_each(|_| adaptive.woken_after(Duration::from_micros(4)));
-        (0..100).for_each(|_| adaptive.waited(Some(Duration::from_micros(30))));
-        assert!(adaptive.window().is_zero());
-        (0..100).for_each(|_| adaptive.woken_after(Duration::from_secs(4)));
-        (0..100).for_each(|_| adaptive.waited(Some(Duration::from_micros(30))));
-        assert_eq!(adaptive.window().as_micros(), 50);
+        let penance = || (0..100_000).find(|_| !adaptive.window().is_zero());
+        let after = || {
+            adaptive.descheduled();
+            penance()
+        };
+        assert_eq!(
+            (after(), after(), after()),
+            (Some(PENANCE), Some(2 * PENANCE), Some(4 * PENANCE))
+        );
+        (0..20).for_each(|_| adaptive.descheduled());
+        assert_eq!(penance(), Some(LONGEST_PENANCE));
+        (0..PENANCE).for_each(|_| adaptive.went_well());
+        assert_eq!(after(), Some(PENANCE));
     }
 
     #[test]
-    fn who_was_descheduled_does_not_spin_for_a_while() {
-        let adaptive = Adaptive::new();
-        adaptive.descheduled();
-        assert_eq!((0..100).find(|_| !adaptive.window().is_zero()), Some(PENANCE));
-    }
-
-    #[test]
-    fn a_spin_ends_with_what_was_found_or_by_the_clock() {
+    fn a_spin_ends_with_what_was_found_or_by_the_clock_or_with_the_cpu() {
         let window = Duration::from_micros(20);
         let mut looks = 0;
-        let found = spin(Instant::now(), Duration::MAX, || {
+        let second = || {
             looks += 1;
             (looks == 2).then_some(looks)
-        });
-        assert!(found == Spun::Found(2) || found == Spun::Descheduled);
+        };
+        assert_eq!(spin(Instant::now(), Duration::MAX, second, |_| false), Spun::Found(2));
         let start = Instant::now();
-        assert_ne!(spin(start, window, || None::<()>), Spun::Found(()));
+        assert_eq!(spin(start, window, || None::<()>, |_| false), Spun::Nothing);
         assert!(start.elapsed() >= window);
-        let start = Instant::now();
-        let busy = || {
+        let slow = || {
             let since = Instant::now();
-            while since.elapsed() < DESCHEDULED * 2 {}
+            while since.elapsed() < HICCUP * 2 {}
             None::<()>
         };
-        assert_eq!(spin(start, Duration::MAX, busy), Spun::Descheduled);
+        assert_eq!(
+            spin(Instant::now(), Duration::MAX, slow, |gap| gap > HICCUP),
+            Spun::Descheduled
+        );
     }
 }

@@ -248,10 +248,14 @@ impl fmt::Debug for JoinError {
 impl std::error::Error for JoinError {}
 
 /// What a future ended with. Its destructor, if nobody took it, panics into nobody's face.
-struct Outcome<T>(Option<thread::Result<T>>);
+pub(crate) struct Outcome<T>(Option<thread::Result<T>>);
 
 impl<T> Outcome<T> {
-    fn into_result(mut self) -> thread::Result<T> {
+    pub(crate) fn of(f: impl FnOnce() -> T) -> Self {
+        Outcome(Some(catch_unwind(AssertUnwindSafe(f))))
+    }
+
+    pub(crate) fn into_result(mut self) -> thread::Result<T> {
         self.0.take().expect("taken only here, by value")
     }
 }

@@ -1,6 +1,7 @@
 //! What another thread of this process does: whether it runs, and how long it has run. From the
 //! operating system, where that can be had cheaply: on Linux.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use crate::report::ThreadState;
@@ -55,6 +56,39 @@ impl ThreadNumber {
     pub(crate) fn state(self) -> ThreadState {
         ThreadState::Unknown
     }
+}
+
+/// As the system counts switches.
+type Count = std::ffi::c_long;
+
+/// Whether another thread ran on this one's CPU since this one asked before; it did not run for `gap`.
+pub(crate) fn lost_cpu(gap: Duration) -> bool {
+    thread_local! {
+        static BEFORE: Cell<Option<Count>> = const { Cell::new(None) };
+    }
+    /// Where the system does not tell, it takes that long to be sure.
+    const LONG: Duration = Duration::from_micros(250);
+    let Some(now) = preemptions() else { return gap > LONG };
+    BEFORE.with(|before| before.replace(Some(now)).is_some_and(|before| now != before))
+}
+
+/// How often this thread was made to leave its CPU to another.
+#[cfg(target_os = "linux")]
+fn preemptions() -> Option<Count> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is valid for writing; all zeros is a value of it as well.
+    let usage = unsafe {
+        if libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) != 0 {
+            return None;
+        }
+        usage.assume_init()
+    };
+    Some(usage.ru_nivcsw)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn preemptions() -> Option<Count> {
+    None
 }
 
 #[cfg(target_os = "linux")]

@@ -1,5 +1,6 @@
-//! What the ticker does at a tick: it ends slices, rescues what a stuck worker holds, wakes
-//! thieves. Its wait is in [`crate::doze`].
+//! What the ticker does at a tick: it ends slices, rescues what a stuck worker holds, wakes thieves,
+//! reports wedges, brings spare workers in and sends them off; and before it falls asleep, it takes the
+//! census. Its wait is in [`crate::doze`].
 //!
 //! It reads what the workers write, and stops nobody: a worker that comes back to its loop and
 //! begins a new slice within a tick does not notice it.
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::census::When;
 use crate::config::Ticker;
 use crate::contain::contain;
+use crate::identity::Identity;
 use crate::idle::Closed;
 use crate::processor::Processor;
 use crate::report::{ThreadState, Wedge};
@@ -62,7 +64,7 @@ pub(crate) fn run(shared: &Shared) {
         let undriven = shared.reactor.needs_driver();
         tempo.saw(
             scene,
-            match undriven || ticker.spare > 0 {
+            match undriven || ticker.is_anyone_stuck() {
                 false => LONGEST,
                 true if undriven && lately() => LONGEST_WARY,
                 true => LONGEST_UNDRIVEN,
@@ -142,23 +144,25 @@ impl Watchman<'_> {
 
     fn look_after(&mut self) -> Scene {
         let (shared, now) = (self.shared, Instant::now());
-        let mut long_polls = 0;
+        let (mut long_polls, mut wedges) = (0, 0);
         for (index, processor) in shared.processors.iter().enumerate() {
             if index == self.watches.len() {
                 self.watches.push(Watch::new(now));
             }
             let watch = &mut self.watches[index];
-            let polls = processor.open.counters.polls.get();
-            match watch.look(processor.inbox.is_open(), polls, now) {
+            match watch.look(processor.inbox.is_open(), processor.open.progress(), now) {
                 Sight::Moved(lasted, episode) => {
                     if episode.is_wedged {
                         report(shared, processor, &episode, lasted, None);
                     }
                 }
                 Sight::Still(lasted) => {
+                    watch.episode.queued = watch.episode.queued.max(processor.open.stealer.len());
                     watch.episode.moved += rescue(shared, processor);
                     judge(shared, processor, watch, lasted);
-                    long_polls += usize::from(!watch.episode.is_wedged);
+                    let episode = &watch.episode;
+                    long_polls += usize::from(!episode.is_wedged);
+                    wedges += usize::from(episode.is_wedged);
                 }
             }
             if watch.outlives(slices(processor), shared.config.timeslice, now) {
@@ -171,10 +175,15 @@ impl Watchman<'_> {
         }
         self.make_up();
         match shared.idle.is_all_idle() {
-            true => Scene::Idle,
-            false if long_polls > 0 => Scene::LongPolls,
-            false => Scene::ShortPolls,
+            // Whoever is stuck, or has been, is not done with.
+            true if wedges == 0 && self.spare == 0 => Scene::Idle,
+            _ if long_polls > 0 => Scene::LongPolls,
+            _ => Scene::ShortPolls,
         }
+    }
+
+    fn is_anyone_stuck(&self) -> bool {
+        self.spare > 0 || self.watches.iter().any(|watch| watch.episode.is_wedged)
     }
 
     /// As many spare workers as there are stuck ones to be made up for.
@@ -198,7 +207,7 @@ impl Watchman<'_> {
         shared.surplus.store(self.spare.saturating_sub(wanted), Relaxed);
     }
 
-    /// Reports a deadlock, if there is one. Always true.
+    /// Reports a deadlock, if there is one. False if there may be one next time.
     fn take_census(&mut self) -> bool {
         if let Some(hook) = &self.shared.config.on_deadlock {
             let found =
@@ -211,7 +220,7 @@ impl Watchman<'_> {
                 }
             }
         }
-        true
+        self.shared.idle.is_all_idle()
     }
 }
 
@@ -219,12 +228,16 @@ impl Watchman<'_> {
 fn judge(shared: &Shared, processor: &Processor, watch: &mut Watch, lasted: Duration) {
     let thread = processor.open.holder();
     // Where the system does not tell, only the clock counts.
-    let used = thread.cpu_time().map(|cpu| watch.used(cpu));
+    let used = thread.cpu_time().map(|cpu| watch.used(cpu, Instant::now()));
     if !watch.episode.is_wedged && lasted >= shared.config.wedge_after {
-        let state = thread.state();
-        if state != ThreadState::Running || !watch.is_starved(lasted) {
+        let (state, who) = (thread.state(), processor.open.polled());
+        let is_poll = who != Identity::NOBODY;
+        let is_its_fault =
+            state == ThreadState::Blocked || !watch.is_starved(shared.config.wedge_after);
+        // After who it is was read: is it still the same poll?
+        if is_poll && is_its_fault && processor.open.progress() == watch.progress() {
             watch.episode.is_wedged = true;
-            watch.episode.task = shared.names.look_up(processor.open.polled());
+            watch.episode.task = shared.names.look_up(who);
             processor.verdict.wedges.add(1);
             report(shared, processor, &watch.episode, lasted, Some(state));
         }
@@ -249,12 +262,11 @@ fn report(
     state: Option<ThreadState>,
 ) {
     let Some(hook) = &shared.config.on_wedge else { return };
-    let behind = if state.is_some() { processor.open.stealer.len() } else { 0 };
     let wedge = Wedge {
         worker: processor.index,
         task: episode.task.clone(),
         lasted,
-        stranded: episode.moved + behind,
+        stranded: episode.moved + episode.queued,
         thread: state.unwrap_or(ThreadState::Unknown),
         is_over: state.is_none(),
     };

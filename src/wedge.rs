@@ -5,16 +5,18 @@ use std::time::{Duration, Instant};
 
 use crate::identity::TaskInfo;
 
-/// A poll is not to be blamed for what its thread waited for a CPU: of its time, the thread must have
-/// run at least this part if it did not block.
+/// A thread that runs for a smaller part of the time than one in so many does not get the CPU.
 const MOST_STARVED: u32 = 4;
 
 pub(crate) struct Watch {
-    polls: u64,
+    progress: u64,
     /// When the poll that goes on was first seen.
     since: Instant,
-    /// The CPU time of its thread when it was seen for the second time, and when it was seen last.
-    cpu: Option<(Duration, Duration)>,
+    /// When it was seen for the second time, and what CPU time its thread had used then, and when it was
+    /// seen last.
+    cpu: Option<(Instant, Duration, Duration)>,
+    /// When it was seen last.
+    seen: Instant,
     /// How many slices had begun, and when that was first seen.
     slices: u64,
     slice_since: Instant,
@@ -26,6 +28,8 @@ pub(crate) struct Watch {
 pub(crate) struct Episode {
     /// Runnables that were moved on from behind it.
     pub(crate) moved: usize,
+    /// The most that were seen in its queue.
+    pub(crate) queued: usize,
     /// It has been counted as a wedge.
     pub(crate) is_wedged: bool,
     pub(crate) task: Option<TaskInfo>,
@@ -44,22 +48,23 @@ pub(crate) enum Sight {
 impl Watch {
     pub(crate) fn new(now: Instant) -> Self {
         Watch {
-            polls: 0,
+            progress: 0,
             since: now,
             cpu: None,
+            seen: now,
             slices: 0,
             slice_since: now,
             episode: Episode::default(),
         }
     }
 
-    /// At a tick. `is_held`: there is a worker; `polls`: how many polls it has begun.
-    pub(crate) fn look(&mut self, is_held: bool, polls: u64, now: Instant) -> Sight {
+    /// At a tick. `is_held`: there is a worker; `progress`: how many polls, and whatever else, it has begun.
+    pub(crate) fn look(&mut self, is_held: bool, progress: u64, now: Instant) -> Sight {
         let lasted = now.saturating_duration_since(self.since);
-        if is_held && polls == self.polls {
+        if is_held && progress == self.progress {
             return Sight::Still(lasted);
         }
-        (self.polls, self.since, self.cpu) = (polls, now, None);
+        (self.progress, self.since, self.cpu) = (progress, now, None);
         Sight::Moved(lasted, std::mem::take(&mut self.episode))
     }
 
@@ -77,17 +82,28 @@ impl Watch {
         self.slice_since += late;
     }
 
+    /// What the last look saw.
+    pub(crate) fn progress(&self) -> u64 {
+        self.progress
+    }
+
     /// The poll goes on, and its thread has used so much CPU time by now. How much of that since the last
     /// time this was called.
-    pub(crate) fn used(&mut self, cpu: Duration) -> Duration {
-        let (first, last) = self.cpu.unwrap_or((cpu, cpu));
-        self.cpu = Some((first, cpu));
+    pub(crate) fn used(&mut self, cpu: Duration, now: Instant) -> Duration {
+        let (from, first, last) = self.cpu.unwrap_or((now, cpu, cpu));
+        self.cpu = Some((from, first, cpu));
+        self.seen = now;
         cpu.saturating_sub(last)
     }
 
-    /// Whether a thread that runs has rather waited for a CPU.
-    pub(crate) fn is_starved(&self, lasted: Duration) -> bool {
-        self.cpu.is_some_and(|(first, last)| last.saturating_sub(first) < lasted / MOST_STARVED)
+    /// Whether a thread that runs has rather waited for a CPU: that is not its poll's fault, unless it has
+    /// used the time of a wedge nevertheless.
+    pub(crate) fn is_starved(&self, wedge_after: Duration) -> bool {
+        self.cpu.is_some_and(|(from, first, last)| {
+            let (used, passed) =
+                (last.saturating_sub(first), self.seen.saturating_duration_since(from));
+            used < passed / MOST_STARVED && used < wedge_after
+        })
     }
 }
 
@@ -127,12 +143,16 @@ mod tests {
 
     #[test]
     fn a_thread_that_gets_no_cpu_is_starved() {
-        let mut watch = Watch::new(Instant::now());
+        let start = Instant::now();
+        let mut watch = Watch::new(start);
         assert!(!watch.is_starved(MS * 50), "not known");
-        assert_eq!(watch.used(MS * 5), Duration::ZERO);
-        assert_eq!(watch.used(MS * 7), MS * 2);
+        assert_eq!(watch.used(MS * 5, start + MS), Duration::ZERO);
+        assert!(!watch.is_starved(MS * 50), "no time has passed");
+        assert_eq!(watch.used(MS * 7, start + MS * 51), MS * 2);
         assert!(watch.is_starved(MS * 50));
-        assert_eq!(watch.used(MS * 18), MS * 11);
-        assert!(!watch.is_starved(MS * 50));
+        assert_eq!(watch.used(MS * 24, start + MS * 71), MS * 17);
+        assert!(!watch.is_starved(MS * 50), "it gets a quarter");
+        assert_eq!(watch.used(MS * 54, start + MS * 901), MS * 30);
+        assert!(watch.is_starved(MS * 50) && !watch.is_starved(MS * 49), "it has had its time");
     }
 }

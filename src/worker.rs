@@ -2,14 +2,15 @@
 
 use std::cell::Cell;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::current;
+use crate::identity::Identity;
 use crate::idle::{Closed, Searching};
 use crate::park::{Bed, Mail};
 use crate::processor::Lease;
 use crate::reactor::Due;
-use crate::search;
+use crate::search::{self, Alone};
 use crate::shared::{Parked, Runnable, Shared};
 use crate::spin::{self, Spun};
 use crate::sync::Arc;
@@ -18,6 +19,14 @@ use crate::sync::atomic::{
     Ordering::{Acquire, SeqCst},
     fence,
 };
+use crate::thread_state;
+
+/// A single runnable in another's queue is stolen at the second look of who goes to sleep if there is
+/// nothing: its owner was just about to take it, or is stuck.
+const ONE_MORE_LOOK: u32 = 1;
+/// Who spins looks every microsecond, and so would take from an owner in a poll of some microseconds what
+/// is next there: two tasks that talk would be torn apart again and again (echo_1 took 2.4 times as long).
+const SPINS_LOOKS: u32 = 16;
 
 /// A thread that works for `shared` when it holds a processor, and else sleeps.
 pub(crate) struct Worker<'a> {
@@ -119,7 +128,12 @@ impl<'a> Worker<'a> {
     fn search(&self, lease: Lease<'_>) -> Option<Runnable> {
         let searching = lease.take_searching().or_else(|| lease.shared.idle.begin_search())?;
         lease.keep_searching(searching);
-        let mut alone = None;
+        lease.begin_other();
+        let window = match lease.shared.may_spin() && !lease.shared.reactor.is_slept_in() {
+            true => lease.shared.config.spin.window(lease.spin()),
+            false => Duration::ZERO,
+        };
+        let mut alone = Alone::after(if window.is_zero() { ONE_MORE_LOOK } else { SPINS_LOOKS });
         if let Some(runnable) = search::stolen(lease, &mut alone) {
             return Some(runnable);
         }
@@ -135,33 +149,53 @@ impl<'a> Worker<'a> {
         };
         let since = Instant::now();
         self.idle_since.set(Some(since));
-        let window = lease.shared.config.spin.window(lease.spin());
-        let found = if window.is_zero() || !lease.shared.may_spin() {
+        let found = if window.is_zero() {
             look(false)
         } else {
-            // Nobody else may be driving.
-            let spun = spin::spin(since, window, || look(lease.shared.reactor.needs_driver()));
-            self.judge(lease, since, spun)
+            let reactor = &lease.shared.reactor;
+            let mut looks = 0;
+            let look_on = || {
+                looks += 1;
+                // Who is busy may not come round to the reactor for long.
+                let found = look(looks % SPINS_LOOKS == 0 && reactor.needs_driver());
+                // What goes on there is another's who sleeps there: best to be out of the way.
+                found.or_else(|| reactor.is_slept_in().then_some(None))
+            };
+            let spun = spin::spin(since, window, look_on, thread_state::lost_cpu);
+            // For the last time: whose single runnable is still there is stuck, or was just about to take it.
+            self.judge(lease, since, spun).or_else(|| {
+                alone.settle_for(ONE_MORE_LOOK);
+                search::stolen(lease, &mut alone).map(Some)
+            })
         };
-        match found {
-            Some(found) => {
-                self.idle_since.set(None);
-                found
-            }
-            None => search::left_behind(lease),
+        let found = found.unwrap_or_else(|| search::left_behind(lease));
+        if found.is_some() || lease.has_due() {
+            self.idle_since.set(None);
         }
+        found
     }
 
     /// What a spin has come to.
-    fn judge<R>(&self, lease: Lease<'_>, since: Instant, spun: Spun<R>) -> Option<R> {
+    fn judge(
+        &self,
+        lease: Lease<'_>,
+        since: Instant,
+        spun: Spun<Option<Runnable>>,
+    ) -> Option<Option<Runnable>> {
         lease.counters().spins.add(1);
         match spun {
+            // Out of the way.
+            Spun::Found(None) if !lease.has_due() && !self.is_interrupted() => None,
             Spun::Found(found) => {
                 lease.counters().spins_won.add(1);
+                lease.spin().went_well();
                 lease.spin().waited((!lease.has_timers_due()).then(|| since.elapsed()));
                 Some(found)
             }
-            Spun::Nothing => None,
+            Spun::Nothing => {
+                lease.spin().went_well();
+                None
+            }
             Spun::Descheduled => {
                 lease.spin().descheduled();
                 None
@@ -171,13 +205,8 @@ impl<'a> Worker<'a> {
 
     /// There is something to do again.
     fn learn(&self, lease: Lease<'_>, due: &Due) {
-        let spin = lease.spin();
-        if let Some(delay) = self.bed.unparked_since() {
-            spin.woken_after(delay);
-        }
         if let Some(since) = self.idle_since.take() {
-            let wait = || since.elapsed().saturating_sub(spin.wake_up());
-            spin.waited((!due.is_timers()).then(wait));
+            lease.spin().waited((!due.is_timers()).then(|| since.elapsed()));
         }
     }
 
@@ -190,6 +219,7 @@ impl<'a> Worker<'a> {
     fn deliver(&self, lease: Lease<'_>) {
         // Before any user code runs: nobody is woken as long as this counts as searching.
         settle(lease);
+        lease.begin_other();
         let mut due = lease.take_due();
         current::deliver(&mut due);
         // A waker is a user's code: the processor may be gone.
@@ -220,9 +250,11 @@ impl<'a> Worker<'a> {
         lease.take_yielded(false);
         lease.close_inbox();
         settle(lease);
-        current::set_processor(None);
         let shared = self.shared;
-        shared.unload(lease.processor.index);
+        // As the owner, which no theft keeps from it.
+        let own = || lease.processor.open.slot.take().or_else(|| Some(lease.queue().pop()?.0));
+        std::iter::from_fn(own).for_each(|runnable| shared.injector.push(runnable));
+        current::set_processor(None);
         match shared.idle.bench_held(lease.processor.index, self.me()) {
             Ok(()) => self.listed.set(true),
             Err(Closed) => retire(lease),
@@ -239,6 +271,8 @@ impl<'a> Worker<'a> {
     /// meanwhile, if nobody else does. False if there is nothing to wait for any more.
     #[cold]
     fn wait(&self) -> bool {
+        // The poll in which the processor was given away is over.
+        current::set_adrift(false);
         if !self.listed.get() && !self.enlist() {
             return false;
         }
@@ -277,7 +311,9 @@ impl<'a> Worker<'a> {
             }
         }
         current::deliver(&mut due);
-        self.shared.reactor.delivered(&mut due);
+        if self.shared.reactor.delivered(&mut due) {
+            self.shared.rouse_census();
+        }
         goes_on
     }
 
@@ -451,9 +487,14 @@ fn hold(shared: &Shared, processor: usize, searching: Option<Searching>) {
 }
 
 /// This thread, in the middle of a poll, had given up its processor: it takes an idle one, if there is one.
-pub(crate) fn take_back() {
+/// The poll, of whom it had noted down, goes on there.
+pub(crate) fn take_back(polled: Identity) {
     let Some(shared) = current::innermost() else { return };
     if let Some(processor) = shared.idle.acquire() {
         hold(&shared, processor, None);
+        current::set_adrift(false);
+        let lease = current::lease(Arc::as_ptr(&shared)).expect("just acquired");
+        lease.begin_poll(polled);
+        lease.call_ticker();
     }
 }

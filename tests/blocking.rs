@@ -52,8 +52,8 @@ fn the_output_is_that_of_the_closure() {
 #[test]
 fn it_runs_on_a_thread_that_is_none_of_the_runtimes() {
     on_each_size(|workers| {
-        let builder = Runtime::builder().worker_threads(workers).thread_name("mine");
-        let runtime = builder.build().unwrap();
+        let runtime =
+            Runtime::builder().worker_threads(workers).thread_name("mine").build().unwrap();
         let task = runtime.spawn(async {
             assert_eq!(thread::current().name(), Some("mine"));
             unblock(|| thread::current().name() != Some("mine")).await

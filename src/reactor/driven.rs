@@ -277,11 +277,18 @@ impl Reactor {
         }
     }
 
-    /// The wakers that [`sleep`](Self::sleep) has collected have been called.
-    pub(crate) fn delivered(&self, due: &mut Due) {
-        if std::mem::take(&mut due.counted) {
+    /// The wakers that [`sleep`](Self::sleep) has collected have been called. True if they had counted.
+    pub(crate) fn delivered(&self, due: &mut Due) -> bool {
+        let counted = std::mem::take(&mut due.counted);
+        if counted {
             self.in_hand.fetch_sub(1, SeqCst);
         }
+        counted
+    }
+
+    /// Whether there is, and somebody sleeps here.
+    pub(crate) fn is_slept_in(&self) -> bool {
+        self.alarm.is_set() && self.is_used()
     }
 
     /// Whether there is, and nobody sleeps here. To be asked after a fence.
@@ -328,7 +335,7 @@ impl Reactor {
             None => bed.sleep(None),
         }
         if due.is_empty() {
-            self.delivered(due);
+            let _ = self.delivered(due);
         }
     }
 

@@ -6,7 +6,6 @@ use std::panic::{Location, resume_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::blocking::Outstanding;
 use crate::current;
 use crate::identity::Identity;
 use crate::outside;
@@ -63,30 +62,30 @@ struct Counted<'a> {
 impl<'a> Counted<'a> {
     fn begin(shared: &'a Shared, main: &Arc<Main>) -> Option<Self> {
         shared.config.on_deadlock.as_ref()?;
-        shared.outside.main_begins();
+        shared.outside.job_begins();
+        current::set_runs_main(true);
         Some(Counted { shared, main: main.clone() })
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.shared.outside.main_ends();
+        self.shared.outside.job_ends();
+        // Those that still wait may do so in vain.
+        self.shared.rouse_census();
     }
 }
 
-/// A `block_on` inside another runtime's task is a job to that one.
-fn elsewhere(shared: &Arc<Shared>) -> Vec<Outstanding> {
-    let others = current::frames_of(|other| other != Arc::as_ptr(shared));
-    others.into_iter().map(Outstanding::begin).collect()
-}
-
-/// Waits, as the census sees it.
+/// Waits, as the census sees it. The polls around this `block_on` wait for it, and are no jobs meanwhile.
 fn waiting(counted: Option<&Counted<'_>>, wait: impl FnOnce()) {
     let Some(Counted { shared, main }) = counted else { return wait() };
-    shared.outside.main_waits(main.clone());
+    let jobs = 1 + current::outer_jobs(shared);
+    current::set_runs_main(false);
+    shared.outside.main_waits(main.clone(), jobs);
     shared.rouse_census();
     wait();
-    shared.outside.main_goes_on(main);
+    shared.outside.main_goes_on(main, jobs);
+    current::set_runs_main(true);
 }
 
 /// Leaves what the thread holds to the others, also when the future panics.
@@ -129,7 +128,6 @@ fn drive<F: Future>(
     called_at: &'static Location<'static>,
     nested: bool,
 ) -> F::Output {
-    let mut future = pin!(future);
     let bed = Bed::new(shared.reactor.clone());
     let main = Arc::new(Main {
         woken: AtomicBool::new(true),
@@ -139,8 +137,9 @@ fn drive<F: Future>(
     });
     let waker = Waker::from(main.clone());
     let worker = Worker::new(shared, &bed, Some(&main.woken));
+    // Gone after the future, whose destructor may wake others.
     let counted = Counted::begin(shared, &main);
-    let _elsewhere = nested.then(|| elsewhere(shared));
+    let mut future = pin!(future);
     let _leave = Leave(shared);
     if !nested {
         worker.acquire();
@@ -156,17 +155,21 @@ fn drive<F: Future>(
             }
             if let Some(lease) = current::lease(Arc::as_ptr(shared)) {
                 lease.begin_poll(Identity::of(called_at));
+                if shared.config.on_wedge.is_some() {
+                    lease.call_ticker();
+                }
             }
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return output;
             }
         }
+        if nested {
+            // A task is being polled further down on this stack. Running others on top of it
+            // could wait for that very task: the thread only blocks, and another one works.
+            current::give_up_outer(give_up_or_panic);
+        }
         waiting(counted.as_ref(), || {
-            if nested {
-                // A task is being polled further down on this stack. Running others on top of it
-                // could wait for that very task: the thread only blocks, and another one works.
-                current::give_up_outer(give_up_or_panic);
-            } else {
+            if !nested {
                 worker.work();
             }
             if nested || shared.stop.is_closing() {

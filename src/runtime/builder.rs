@@ -69,7 +69,8 @@ impl Builder {
         Ok(builder)
     }
 
-    /// How many tasks may run at once, from 1 to 4096; a worker per CPU by default, where the
+    /// How many tasks may run at once, but for those on workers that are stuck (see
+    /// [`wedge_after`](Builder::wedge_after)), from 1 to 4096; a worker per CPU by default, where the
     /// process's affinity and cgroup quota count. While its future waits, a thread in `block_on` may
     /// be one of them; the future itself is polled whether or not a worker's place is free.
     pub fn worker_threads(mut self, count: usize) -> Self {
@@ -132,7 +133,7 @@ impl Builder {
     /// From when on a poll counts as a wedge: it is counted, reported to the hook of
     /// [`on_wedge`](Builder::on_wedge), and made up for by one more worker if work waits. 50 ms by
     /// default; longer than zero. The time in which the thread waited for a CPU does not count, where the
-    /// system tells it.
+    /// system tells it. A thread that blocks is made up for sooner, after a tick or two.
     pub fn wedge_after(mut self, length: Duration) -> Self {
         self.config.wedge_after = length;
         self
@@ -157,11 +158,12 @@ impl Builder {
 
     /// Is told if nothing can happen any more although a `block_on` waits: no task can run, no timer is
     /// armed, no descriptor is waited for, no job of [`unblock`](crate::unblock) or
-    /// [`block_in_place`](crate::block_in_place) goes on. Once, until a task runs again. Runs on the
+    /// [`block_in_place`](crate::block_in_place) goes on. Once, until a task or a `block_on`'s future runs again. Runs on the
     /// ticker's thread. **If it panics, the `block_on` that waits longest panics so.**
     ///
     /// What only a thread outside of the runtime would wake is taken for a deadlock: set no hook where
-    /// tasks wait for such threads, or for another reactor.
+    /// tasks wait for such threads, or for another reactor. And a task that has waited for a descriptor by a
+    /// poll function, and does no more, counts as waiting for it.
     ///
     /// # Examples
     /// ```should_panic

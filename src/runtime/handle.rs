@@ -155,6 +155,7 @@ impl Drop for Enter<'_> {
 }
 
 impl futures_task::Spawn for Handle {
+    #[track_caller]
     fn spawn_obj(
         &self,
         future: futures_task::FutureObj<'static, ()>,

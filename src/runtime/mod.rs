@@ -42,7 +42,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A runtime with default settings: a worker per CPU. `PACELINE_WORKERS` is not looked at.
+    /// A runtime with default settings: a worker per CPU. The environment is not looked at.
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -147,6 +147,7 @@ impl Drop for Runtime {
 }
 
 impl futures_task::Spawn for Runtime {
+    #[track_caller]
     fn spawn_obj(
         &self,
         future: futures_task::FutureObj<'static, ()>,
@@ -162,7 +163,7 @@ impl futures_task::Spawn for Runtime {
 /// The default runtime, started at first use and never stopped.
 ///
 /// # Panics
-/// If `PACELINE_WORKERS` is malformed; the message says what is accepted.
+/// If `PACELINE_WORKERS` or `PACELINE_SPIN` is malformed; the message says what is accepted.
 pub(crate) fn default_runtime() -> &'static Runtime {
     static DEFAULT: OnceLock<Runtime> = OnceLock::new();
     DEFAULT.get_or_init(|| {
@@ -180,7 +181,7 @@ pub(crate) fn default_runtime() -> &'static Runtime {
 /// block.
 ///
 /// # Panics
-/// If the future does; if `PACELINE_WORKERS` is malformed.
+/// If the future does; if `PACELINE_WORKERS` or `PACELINE_SPIN` is malformed.
 ///
 /// # Examples
 /// ```
@@ -199,7 +200,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 ///
 /// # Panics
 /// If no worker runs and no thread can be started (the task is cancelled then); if
-/// `PACELINE_WORKERS` is malformed.
+/// `PACELINE_WORKERS` or `PACELINE_SPIN` is malformed.
 ///
 /// # Examples
 /// ```
