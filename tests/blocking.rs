@@ -361,7 +361,7 @@ mod alone {
     //! What is counted, or fails, by the process.
 
     use super::*;
-    use common::{alone, cpu_time, settled, threads_and_switches};
+    use common::{alone, assert_all_sleep};
 
     /// The most jobs that run at once.
     const MOST: usize = 512;
@@ -434,9 +434,7 @@ mod alone {
                 unblock(move || drop(all.wait()))
             });
             block_foreign(join_all(jobs));
-            let (asleep, time) = (settled(), cpu_time());
-            thread::sleep(Duration::from_secs(2));
-            assert_eq!((threads_and_switches(), cpu_time()), (asleep, time), "after 2 s");
+            assert_all_sleep(Duration::from_secs(2));
             until(|| {
                 thread::sleep(100 * MS);
                 threads() <= before

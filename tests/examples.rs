@@ -1,5 +1,6 @@
 //! The examples `echo`, `proxy` and `http`, run as processes, with clients that know nothing of
-//! paceline: what they answer, how they stop, their exit codes. And `supervisor`: what it tells.
+//! paceline: what they answer, how they stop, their exit codes. And `supervisor` and `watchdog`: what
+//! they tell.
 //!
 //! Cargo builds examples before it runs tests, but not if it was told to build one test only:
 //! `cargo test --test examples` runs the binaries that are there.
@@ -222,6 +223,39 @@ fn the_supervisor_keeps_its_worker_alive_until_that_panics_too_often() {
         assert_eq!(lines, expected);
         assert_eq!(stderr.matches("job 3 went wrong").count(), 1, "{stderr}");
         assert_eq!(stderr.matches("job 6 makes no sense").count(), 4, "{stderr}");
+    });
+}
+
+/// All that it says, in order; none of it depends on how fast it is.
+#[test]
+fn the_watchdog_names_the_culprits_while_the_heart_goes_on_beating() {
+    watched("", || {
+        let (code, stdout, stderr) = output("watchdog", &[]);
+        assert_eq!((code, &*stderr), (Some(1), ""), "{stdout}");
+        let lines: Vec<_> = stdout.lines().map(|line| line.trim_start()).collect();
+        let find = |what: &str| {
+            let found = lines.iter().position(|line| line.contains(what));
+            found.unwrap_or_else(|| panic!("no {what:?} in {stdout}"))
+        };
+        let beats = (1..=8).map(|beat| find(&format!("watchdog: beat {beat}")));
+        assert!(beats.clone().is_sorted(), "{stdout}");
+        let [begin, stuck, ready, back] =
+            ["the report begins", "has been stuck", "the report is ready", "is back"].map(find);
+        assert!(begin < stuck && stuck < ready && stuck < back, "{stdout}");
+        assert!(beats.into_iter().any(|beat| stuck < beat && beat < ready), "{stdout}");
+        for report in [lines[stuck], lines[back]] {
+            let place = "in task \"report\", spawned at examples/watchdog.rs:";
+            assert!(report.contains(place), "{report}");
+        }
+        assert!(cfg!(not(target_os = "linux")) || lines[stuck].contains("its thread is blocked"));
+        let census = &lines[find("watchdog: deadlock")..];
+        assert_eq!(census.len(), 5, "{stdout}");
+        for (line, what) in census[1..].iter().zip(["`block_on`", "task", "task", "task"]) {
+            assert!(line.starts_with(what) && line.contains("examples/watchdog.rs:"), "{stdout}");
+        }
+        for name in ["service", "ledger", "cash"] {
+            assert!(census.iter().any(|line| line.contains(&format!("{name:?}"))), "{stdout}");
+        }
     });
 }
 

@@ -983,7 +983,7 @@ fn a_runtime_is_dropped_amid_traffic() {
 #[cfg(target_os = "linux")]
 mod alone {
     use super::*;
-    use common::{alone, descriptors, settled, threads_and_switches};
+    use common::{alone, assert_all_sleep, descriptors};
     use std::collections::{BTreeMap, BTreeSet};
 
     /// The threads of this process, with their names.
@@ -1058,9 +1058,7 @@ mod alone {
                     .collect()
             };
             start_traffic(&runtime).into_iter().for_each(|task| runtime.block_on(task));
-            let before = settled();
-            thread::sleep(Duration::from_secs(5));
-            assert_eq!(threads_and_switches(), before, "after 5 s");
+            assert_all_sleep(Duration::from_secs(5));
             let metrics = runtime.metrics();
             assert_eq!((metrics.sources, metrics.timers), (2_000, 1_000));
             // It has not slept in.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::watched;
 #[cfg(target_os = "linux")]
-use common::{alone, settled, threads_and_switches};
+use common::{alone, assert_all_sleep};
 use futures::{SinkExt, StreamExt};
 use paceline::{Builder, Handle, Runtime, Ticker, spawn, yield_if_due, yield_now};
 
@@ -231,9 +231,7 @@ fn an_idle_runtime_sleeps() {
         let tasks: Vec<_> =
             (0..1_000).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
         runtime.block_on(async { spawn(async {}).await });
-        let before = settled();
-        thread::sleep(Duration::from_secs(10));
-        assert_eq!(threads_and_switches(), before, "after 10 s");
+        assert_all_sleep(Duration::from_secs(10));
         assert_eq!(runtime.metrics().live_tasks, 1_000);
         drop(tasks);
     });

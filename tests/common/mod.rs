@@ -254,13 +254,8 @@ fn read(path: &std::path::Path, name: &str) -> String {
 /// How many threads of runtimes there are, and how often they have been switched.
 #[cfg(target_os = "linux")]
 pub fn threads_and_switches() -> (usize, u64) {
-    let number = |line: &str| line.split_whitespace().last().and_then(|n| n.parse::<u64>().ok());
-    let switches = |status: String| {
-        status.lines().filter(|line| line.contains("ctxt")).filter_map(number).sum::<u64>()
-    };
-    paceline_threads()
-        .map(|path| switches(read(&path, "status")))
-        .fold((0, 0), |(threads, sum), switches| (threads + 1, sum + switches))
+    let all: Vec<_> = paceline_threads().map(|path| switches(&path)).collect();
+    (all.len(), all.iter().sum())
 }
 
 /// For how long the threads of runtimes have had a CPU.
@@ -271,31 +266,115 @@ pub fn cpu_time() -> Duration {
     Duration::from_nanos(times.sum())
 }
 
-/// As [`threads_and_switches`], once the threads, a ticker among them, have gone to sleep.
+/// How often a thread has been switched.
 #[cfg(target_os = "linux")]
-#[track_caller]
-pub fn settled() -> (usize, u64) {
-    let now = quiet();
-    assert!(now.0 > 1, "workers and a ticker to look at: {now:?}");
-    now
+fn switches(path: &std::path::Path) -> u64 {
+    let number = |line: &str| line.split_whitespace().last().and_then(|n| n.parse::<u64>().ok());
+    let status = read(path, "status");
+    status.lines().filter(|line| line.contains("ctxt")).filter_map(number).sum()
 }
 
-/// As [`threads_and_switches`], once all have gone to sleep or ended.
+/// What the threads of runtimes have done, beside one that only sleeps: that one is switched too when
+/// the machine stops all threads, to be copied or moved, say.
+#[cfg(target_os = "linux")]
+struct Activity {
+    threads: std::collections::BTreeMap<std::path::PathBuf, u64>,
+    cpu_time: Duration,
+    control: [u64; 2],
+}
+
+#[cfg(target_os = "linux")]
+impl Activity {
+    fn now(control: &std::path::Path) -> Self {
+        let before = switches(control);
+        let threads = paceline_threads().map(|path| {
+            let switches = switches(&path);
+            (path, switches)
+        });
+        let (threads, cpu_time) = (threads.collect(), cpu_time());
+        Activity { threads, cpu_time, control: [before, switches(control)] }
+    }
+
+    /// What has been done since: nothing, or an account.
+    fn since(&self, before: &Activity) -> Option<String> {
+        let disturbances = self.control[1] - before.control[0];
+        let sleeps = |(path, switches): (&std::path::PathBuf, &u64)| {
+            before.threads.get(path).is_some_and(|then| switches - then <= disturbances)
+        };
+        let all_sleep =
+            self.threads.len() == before.threads.len() && self.threads.iter().all(sleeps);
+        let used = self.cpu_time.saturating_sub(before.cpu_time);
+        let nothing = all_sleep && (used.is_zero() || disturbances > 0);
+        let (now, then) = (&self.threads, &before.threads);
+        let account = || {
+            format!("{used:?} used; {disturbances} disturbances;\n{then:?}\nbefore, now\n{now:?}")
+        };
+        (!nothing).then(account)
+    }
+}
+
+/// Runs `body` beside a thread that only sleeps; where that is to be found.
+#[cfg(target_os = "linux")]
+fn with_control<R>(body: impl FnOnce(&std::path::Path) -> R) -> R {
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let (_end, ending) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            // SAFETY: it has no preconditions.
+            tell.send(unsafe { libc::gettid() }).expect("somebody wants to know");
+            ending.recv().expect_err("nothing is sent");
+        });
+        let control = told.recv().expect("a number");
+        body(format!("/proc/self/task/{control}").as_ref())
+    })
+}
+
+/// Waits until all threads of runtimes, a ticker among them, have gone to sleep or ended.
 #[cfg(target_os = "linux")]
 #[track_caller]
-pub fn quiet() -> (usize, u64) {
-    let (mut before, mut quiet) = (threads_and_switches(), 0);
+pub fn settle() {
+    with_control(|control| drop(settled(control)));
+}
+
+#[cfg(target_os = "linux")]
+#[track_caller]
+fn settled(control: &std::path::Path) -> Activity {
+    let (mut before, mut quiet) = (Activity::now(control), 0);
     for _ in 0..40 {
         thread::sleep(Duration::from_millis(200));
-        let now = threads_and_switches();
-        quiet = if now == before { quiet + 1 } else { 0 };
+        let now = Activity::now(control);
+        if let Some(a) = now.since(&before) {
+            eprintln!("NOTQUIET {a}");
+        }
+        quiet = if now.since(&before).is_none() { quiet + 1 } else { 0 };
         before = now;
         // Twice: a machine that stands still for a while looks quiet as well.
         if quiet == 2 {
-            return now;
+            return before;
         }
     }
-    panic!("does not settle: {before:?}");
+    panic!("the threads do not go to sleep: {:?}", before.threads);
+}
+
+/// Once the threads of runtimes have gone to sleep, they sleep on while this thread runs `body`.
+#[cfg(target_os = "linux")]
+#[track_caller]
+pub fn assert_all_sleep_while(body: impl FnOnce()) {
+    with_control(|control| {
+        let before = settled(control);
+        assert!(before.threads.len() > 1, "no workers and no ticker: {:?}", before.threads);
+        body();
+        if let Some(account) = settled(control).since(&before) {
+            panic!("not all have slept: {account}");
+        }
+    });
+}
+
+/// As [`assert_all_sleep_while`], for so long.
+#[cfg(target_os = "linux")]
+#[track_caller]
+pub fn assert_all_sleep(length: Duration) {
+    assert_all_sleep_while(|| thread::sleep(length));
 }
 
 /// How many files this process has open.
