@@ -388,7 +388,7 @@ mod alone {
                 if in_runtime {
                     runtime(1).block_on(async {
                         let polled = pin!(job());
-                        drop(select(polled, pin!(yield_now())).await);
+                        let _ = select(polled, pin!(yield_now())).await;
                         drop(job());
                     });
                 } else {
@@ -431,7 +431,9 @@ mod alone {
             let all = Arc::new(Barrier::new(100));
             let jobs = (0..100).map(|_| {
                 let all = all.clone();
-                unblock(move || drop(all.wait()))
+                unblock(move || {
+                    all.wait();
+                })
             });
             block_foreign(join_all(jobs));
             assert_all_sleep(Duration::from_secs(2));
