@@ -39,13 +39,8 @@ pub(crate) fn run(shared: &Shared) {
     let mut tempo = Tempo::new(shared.config.ticker);
     let mut long_poll_at = None;
     loop {
-        let begun = Instant::now();
         let goes_on = match tempo.next {
-            Some(tick) => {
-                let goes_on = shared.doze.tick(tick);
-                ticker.overslept(begun.elapsed().saturating_sub(tick));
-                goes_on
-            }
+            Some(tick) => shared.doze.tick(tick),
             None => {
                 let goes_on =
                     shared.doze.sleep(|| shared.idle.is_all_idle() && ticker.take_census());
@@ -135,13 +130,6 @@ fn slices(processor: &Processor) -> u64 {
 }
 
 impl Watchman<'_> {
-    /// The ticker slept for so much longer than it wanted to: if it is much, so did everybody.
-    fn overslept(&mut self, late: Duration) {
-        if late > LONGEST {
-            self.watches.iter_mut().for_each(|watch| watch.overslept(late));
-        }
-    }
-
     fn look_after(&mut self) -> Scene {
         let (shared, now) = (self.shared, Instant::now());
         let (mut long_polls, mut wedges) = (0, 0);
@@ -152,6 +140,9 @@ impl Watchman<'_> {
             let watch = &mut self.watches[index];
             match watch.look(processor.inbox.is_open(), processor.open.progress(), now) {
                 Sight::Moved(lasted, episode) => {
+                    if processor.inbox.is_open() {
+                        watch.used(processor.open.holder().cpu_time());
+                    }
                     if episode.is_wedged {
                         report(shared, processor, &episode, lasted, None);
                     }
@@ -226,31 +217,32 @@ impl Watchman<'_> {
 
 /// The poll has gone on for a tick at least, in all for `lasted`.
 fn judge(shared: &Shared, processor: &Processor, watch: &mut Watch, lasted: Duration) {
-    let thread = processor.open.holder();
+    let (config, thread) = (&shared.config, processor.open.holder());
     // Where the system does not tell, only the clock counts.
-    let used = thread.cpu_time().map(|cpu| watch.used(cpu, Instant::now()));
-    if !watch.episode.is_wedged && lasted >= shared.config.wedge_after {
-        let (state, who) = (thread.state(), processor.open.polled());
-        let is_poll = who != Identity::NOBODY;
-        let is_its_fault =
-            state == ThreadState::Blocked || !watch.is_starved(shared.config.wedge_after);
-        // After who it is was read: is it still the same poll?
-        if is_poll && is_its_fault && processor.open.progress() == watch.progress() {
-            watch.episode.is_wedged = true;
-            watch.episode.task = shared.names.look_up(who);
-            processor.verdict.wedges.add(1);
-            report(shared, processor, &watch.episode, lasted, Some(state));
-        }
-    }
-    if watch.episode.is_made_up_for || !shared.idle.is_none_idle() || !shared.has_work_waiting() {
+    let used = watch.used(thread.cpu_time());
+    let is_needed =
+        !watch.episode.is_made_up_for && shared.idle.is_none_idle() && shared.has_work_waiting();
+    let seems_blocked =
+        is_needed && lasted >= BLOCKED_FOR && used.is_some_and(|used| used < SHORTEST / 4);
+    // Its state is in a file.
+    let may_be_wedged = !watch.episode.is_wedged && lasted >= config.wedge_after / 2;
+    if !may_be_wedged && !seems_blocked {
+        watch.episode.is_made_up_for |= is_needed && watch.episode.is_wedged;
         return;
     }
-    let is_blocked = || {
-        lasted >= BLOCKED_FOR
-            && used.is_some_and(|used| used < SHORTEST / 4)
-            && thread.state() == ThreadState::Blocked
-    };
-    watch.episode.is_made_up_for = watch.episode.is_wedged || is_blocked();
+    let (state, who) = (thread.state(), processor.open.polled());
+    let is_blocked = watch.is_blocked(state == ThreadState::Blocked);
+    let is_its_fault =
+        is_blocked || (state != ThreadState::Blocked && watch.has_had_its_time(config.wedge_after));
+    // After who it is was read: is it still the same poll?
+    let is_poll = who != Identity::NOBODY && processor.open.progress() == watch.progress();
+    if may_be_wedged && lasted >= config.wedge_after && is_poll && is_its_fault {
+        watch.episode.is_wedged = true;
+        watch.episode.task = shared.names.look_up(who);
+        processor.verdict.wedges.add(1);
+        report(shared, processor, &watch.episode, lasted, Some(state));
+    }
+    watch.episode.is_made_up_for |= is_needed && (watch.episode.is_wedged || is_blocked);
 }
 
 /// Tells the hook of a wedge, or, without a state, of its end.

@@ -5,18 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::identity::TaskInfo;
 
-/// A thread that runs for a smaller part of the time than one in so many does not get the CPU.
-const MOST_STARVED: u32 = 4;
-
 pub(crate) struct Watch {
     progress: u64,
     /// When the poll that goes on was first seen.
     since: Instant,
-    /// When it was seen for the second time, and what CPU time its thread had used then, and when it was
-    /// seen last.
-    cpu: Option<(Instant, Duration, Duration)>,
-    /// When it was seen last.
-    seen: Instant,
+    /// What CPU time its thread had used when it was first seen, and when it was seen last.
+    cpu: Option<(Duration, Duration)>,
+    /// At how many looks in a row its thread was blocked.
+    blocked: u32,
     /// How many slices had begun, and when that was first seen.
     slices: u64,
     slice_since: Instant,
@@ -51,7 +47,7 @@ impl Watch {
             progress: 0,
             since: now,
             cpu: None,
-            seen: now,
+            blocked: 0,
             slices: 0,
             slice_since: now,
             episode: Episode::default(),
@@ -64,7 +60,7 @@ impl Watch {
         if is_held && progress == self.progress {
             return Sight::Still(lasted);
         }
-        (self.progress, self.since, self.cpu) = (progress, now, None);
+        (self.progress, self.since, self.cpu, self.blocked) = (progress, now, None, 0);
         Sight::Moved(lasted, std::mem::take(&mut self.episode))
     }
 
@@ -76,34 +72,30 @@ impl Watch {
         now.saturating_duration_since(self.slice_since) >= timeslice
     }
 
-    /// Nobody looked for so long: that time does not count.
-    pub(crate) fn overslept(&mut self, late: Duration) {
-        self.since += late;
-        self.slice_since += late;
-    }
-
     /// What the last look saw.
     pub(crate) fn progress(&self) -> u64 {
         self.progress
     }
 
-    /// The poll goes on, and its thread has used so much CPU time by now. How much of that since the last
-    /// time this was called.
-    pub(crate) fn used(&mut self, cpu: Duration, now: Instant) -> Duration {
-        let (from, first, last) = self.cpu.unwrap_or((now, cpu, cpu));
-        self.cpu = Some((from, first, cpu));
-        self.seen = now;
-        cpu.saturating_sub(last)
+    /// Its thread has used so much CPU time by now, where the system tells. How much of that since the last
+    /// look.
+    pub(crate) fn used(&mut self, cpu: Option<Duration>) -> Option<Duration> {
+        let now = cpu?;
+        let (first, last) = self.cpu.unwrap_or((now, now));
+        self.cpu = Some((first, now));
+        Some(now.saturating_sub(last))
     }
 
-    /// Whether a thread that runs has rather waited for a CPU: that is not its poll's fault, unless it has
-    /// used the time of a wedge nevertheless.
-    pub(crate) fn is_starved(&self, wedge_after: Duration) -> bool {
-        self.cpu.is_some_and(|(from, first, last)| {
-            let (used, passed) =
-                (last.saturating_sub(first), self.seen.saturating_duration_since(from));
-            used < passed / MOST_STARVED && used < wedge_after
-        })
+    /// Whether its thread is blocked now, and was so at the last look: not just for a moment.
+    pub(crate) fn is_blocked(&mut self, now: bool) -> bool {
+        self.blocked = if now { self.blocked + 1 } else { 0 };
+        self.blocked > 1
+    }
+
+    /// Whether a thread that runs has had the CPU time of a wedge: that it waited for a CPU is not its
+    /// poll's fault. A quarter is allowed for, since what it ran before the first look is not known.
+    pub(crate) fn has_had_its_time(&self, wedge_after: Duration) -> bool {
+        self.cpu.is_none_or(|(first, last)| last.saturating_sub(first) >= wedge_after * 3 / 4)
     }
 }
 
@@ -133,26 +125,21 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ticker_overslept_does_not_count() {
-        let start = Instant::now();
-        let mut watch = Watch::new(start);
-        watch.look(true, 1, start);
-        watch.overslept(MS * 900);
-        assert_eq!(lasted(watch.look(true, 1, start + MS * 910)), (true, MS * 10));
+    fn a_thread_that_gets_no_cpu_is_not_to_blame() {
+        let mut watch = Watch::new(Instant::now());
+        assert_eq!(watch.used(None), None);
+        assert!(watch.has_had_its_time(MS * 50), "not known");
+        assert_eq!(watch.used(Some(MS * 5)), Some(Duration::ZERO));
+        assert_eq!(watch.used(Some(MS * 42)), Some(MS * 37));
+        assert!(!watch.has_had_its_time(MS * 50));
+        watch.used(Some(MS * 43));
+        assert!(watch.has_had_its_time(MS * 50));
     }
 
     #[test]
-    fn a_thread_that_gets_no_cpu_is_starved() {
-        let start = Instant::now();
-        let mut watch = Watch::new(start);
-        assert!(!watch.is_starved(MS * 50), "not known");
-        assert_eq!(watch.used(MS * 5, start + MS), Duration::ZERO);
-        assert!(!watch.is_starved(MS * 50), "no time has passed");
-        assert_eq!(watch.used(MS * 7, start + MS * 51), MS * 2);
-        assert!(watch.is_starved(MS * 50));
-        assert_eq!(watch.used(MS * 24, start + MS * 71), MS * 17);
-        assert!(!watch.is_starved(MS * 50), "it gets a quarter");
-        assert_eq!(watch.used(MS * 54, start + MS * 901), MS * 30);
-        assert!(watch.is_starved(MS * 50) && !watch.is_starved(MS * 49), "it has had its time");
+    fn a_thread_is_blocked_at_the_second_look() {
+        let mut watch = Watch::new(Instant::now());
+        let looks = [true, false, true, true, true].map(|now| watch.is_blocked(now));
+        assert_eq!(looks, [false, false, false, true, true]);
     }
 }
