@@ -39,6 +39,8 @@ pub(crate) struct Worker<'a> {
     listed: Cell<bool>,
     /// Since when there was nothing to do.
     idle_since: Cell<Option<Instant>>,
+    /// What it last had to do came out of the reactor, and not from other workers or from outside.
+    fed_by_reactor: Cell<bool>,
 }
 
 impl<'a> Worker<'a> {
@@ -47,7 +49,14 @@ impl<'a> Worker<'a> {
         bed: &'a Bed,
         interrupt: Option<&'a AtomicBool>,
     ) -> Self {
-        Worker { shared, bed, interrupt, listed: Cell::new(false), idle_since: Cell::new(None) }
+        Worker {
+            shared,
+            bed,
+            interrupt,
+            listed: Cell::new(false),
+            idle_since: Cell::new(None),
+            fed_by_reactor: Cell::new(false),
+        }
     }
 
     #[inline]
@@ -129,7 +138,9 @@ impl<'a> Worker<'a> {
         let searching = lease.take_searching().or_else(|| lease.shared.idle.begin_search())?;
         lease.keep_searching(searching);
         lease.begin_other();
-        let window = match lease.shared.may_spin() && !lease.shared.reactor.is_slept_in() {
+        // Where another one sleeps in the reactor, it gets what comes there.
+        let in_vain = || self.fed_by_reactor.get() && lease.shared.reactor.is_slept_in();
+        let window = match lease.shared.may_spin() && !in_vain() {
             true => lease.shared.config.spin.window(lease.spin()),
             false => Duration::ZERO,
         };
@@ -158,8 +169,7 @@ impl<'a> Worker<'a> {
                 looks += 1;
                 // Who is busy may not come round to the reactor for long.
                 let found = look(looks % SPINS_LOOKS == 0 && reactor.needs_driver());
-                // What goes on there is another's who sleeps there: best to be out of the way.
-                found.or_else(|| reactor.is_slept_in().then_some(None))
+                found.or_else(|| in_vain().then_some(None))
             };
             let spun = spin::spin(since, window, look_on, thread_state::lost_cpu);
             // For the last time: whose single runnable is still there is stuck, or was just about to take it.
@@ -171,6 +181,7 @@ impl<'a> Worker<'a> {
         let found = found.unwrap_or_else(|| search::left_behind(lease));
         if found.is_some() || lease.has_due() {
             self.idle_since.set(None);
+            self.fed_by_reactor.set(found.is_none());
         }
         found
     }
@@ -205,6 +216,7 @@ impl<'a> Worker<'a> {
 
     /// There is something to do again.
     fn learn(&self, lease: Lease<'_>, due: &Due) {
+        self.fed_by_reactor.set(!due.is_empty());
         if let Some(since) = self.idle_since.take() {
             lease.spin().waited((!due.is_timers()).then(|| since.elapsed()));
         }
