@@ -262,16 +262,28 @@ fn a_ticker_that_was_set_makes_up_for_wedges_as_well() {
     });
 }
 
-/// With the runtime's places free again, no more tasks run at once than there are places, however long
-/// one looks.
+/// With the runtime's places free again, no more tasks run at once than there are places. A worker that
+/// waits for a lock whose holder has lost its CPU is made up for as well, so that now and then there is
+/// one more on a busy machine; but not most of the time.
 #[track_caller]
 fn assert_stood_down(runtime: &Runtime) {
     let workers = runtime.handle().config().worker_threads();
     until(|| runtime.metrics().spare_workers == 0);
-    for _ in 0..5 {
-        let most = most_at_once(runtime);
-        assert!(most <= workers, "{most} at once on {workers} workers {:#?}", runtime.metrics());
-    }
+    let polls_of_spare = || {
+        let metrics = runtime.metrics();
+        metrics.workers[workers..].iter().map(|spare| spare.polls).sum::<u64>()
+    };
+    let mut most: Vec<_> = (0..9)
+        .map(|_| {
+            let before = polls_of_spare();
+            let most = most_at_once(runtime);
+            let came_back = polls_of_spare() > before;
+            assert!(most <= workers || came_back, "{most} at once on {workers} workers");
+            most
+        })
+        .collect();
+    most.sort();
+    assert!(most[4] <= workers, "{most:?} at once on {workers} workers");
 }
 
 /// While the wedge lasts, no more run beside the hogs than there are workers.

@@ -59,12 +59,14 @@ pub fn watched(what: &str, body: impl FnOnce() + Send + 'static) {
         let _ = done.send(result);
     };
     let runner = thread::Builder::new().name(name.clone()).spawn(run).expect("a thread");
-    match finished.recv_timeout(LIMIT) {
-        Ok(result) => {
+    // In steps: while the whole machine stands still, nothing hangs.
+    const STEPS: u32 = 300;
+    match (0..STEPS).find_map(|_| finished.recv_timeout(LIMIT / STEPS).ok()) {
+        Some(result) => {
             runner.join().expect("its panics are caught");
             result.unwrap_or_else(|payload| resume_unwind(payload));
         }
-        Err(_) => panic!("{name} {what} ({place}) hangs: not done after {LIMIT:?}"),
+        None => panic!("{name} {what} ({place}) hangs: not done after {LIMIT:?}"),
     }
 }
 
