@@ -105,6 +105,7 @@ fn number() -> u32 {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     #[test]
     fn a_thread_that_runs_and_one_that_is_blocked_are_told_apart() {
@@ -112,16 +113,16 @@ mod tests {
         assert_eq!(mine.state(), ThreadState::Running);
         let before = mine.cpu_time().unwrap();
         while mine.cpu_time().unwrap() == before {}
-        let (say, heard) = std::sync::mpsc::channel();
-        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (number, parker) = (AtomicU32::new(0), parking::Parker::new());
+        let unparker = parker.unparker();
         std::thread::scope(|scope| {
+            let number = &number;
             scope.spawn(move || {
-                say.send(ThreadNumber::mine()).unwrap();
-                let _ = ended.recv();
+                number.store(ThreadNumber::mine().0, Relaxed);
+                parker.park();
             });
-            let other = heard.recv().unwrap();
-            while other.state() != ThreadState::Blocked {}
-            drop(end);
+            while ThreadNumber(number.load(Relaxed)).state() != ThreadState::Blocked {}
+            unparker.unpark();
         });
         assert_eq!(ThreadNumber(0).cpu_time(), None);
     }
