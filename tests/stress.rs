@@ -1,6 +1,6 @@
-//! Seeded storms of spawns, wakes, cancels, panics and drops, of timers and sockets, from workers
-//! and foreign threads. At the end of each, every future that was made has been dropped, and every
-//! timer and socket with it.
+//! Seeded storms of spawns, wakes, cancels, panics and drops, of timers and sockets, and of what blocks,
+//! from workers and foreign threads. At the end of each, every future that was made has been dropped, and
+//! every timer and socket with it.
 //!
 //! `PACELINE_STRESS_SEED` runs one seed, `PACELINE_STRESS_SEEDS` so many.
 
@@ -14,13 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::task::{Poll, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::watched;
+use common::{until, watched};
 use parking_lot::Mutex;
 
 use paceline::time::{sleep, timeout};
-use paceline::{Builder, Handle, Task, Ticker, Timer, yield_if_due, yield_now};
+use paceline::{
+    Builder, Handle, Task, Ticker, Timer, block_in_place, unblock, yield_if_due, yield_now,
+};
 use sockets::Shelf;
 
 const SEEDS: u64 = if cfg!(debug_assertions) { 60 } else { 200 };
@@ -112,7 +114,7 @@ fn live(
     Box::pin(async move {
         let storm = made.0.clone();
         for _ in 0..random.below(12) {
-            match random.below(17) {
+            match random.below(18) {
                 0 => yield_now().await,
                 1 => yield_if_due().await,
                 2 => storm.wait(random.below(64)).await,
@@ -121,6 +123,7 @@ fn live(
                 11 if random.below(8) == 0 => panic!("storm"),
                 12 | 13 => let_time_pass(&storm, &mut random).await,
                 14 | 15 => sockets::use_sockets(&storm, &mut random).await,
+                16 if random.below(8) == 0 => block(&storm, &handle, &mut random).await,
                 _ => {
                     if let Some(task) = make(&storm, &handle, &mut random) {
                         task.detach();
@@ -160,6 +163,27 @@ async fn let_time_pass(storm: &Storm, random: &mut Random) {
             let _ = futures::poll!(&mut timer);
             timer.set_after(random.moments());
             timer.await;
+        }
+    }
+}
+
+/// Keeps a thread, in one way or another.
+async fn block(storm: &Arc<Storm>, handle: &Handle, random: &mut Random) {
+    // About that after which a worker is made up for.
+    let length = Duration::from_nanos(random.below(3_000_000));
+    match random.below(6) {
+        0 => thread::sleep(length),
+        1 => common::compute_until(Instant::now() + length),
+        2 => block_in_place(|| thread::sleep(length)),
+        3 => block_in_place(|| {
+            storm.wake(random.below(64));
+            make(storm, handle, random).into_iter().for_each(Task::detach);
+            handle.block_on(block_in_place(|| let_time_pass(storm, random)));
+        }),
+        4 => _ = timeout(random.moments(), unblock(move || thread::sleep(length))).await,
+        _ => {
+            let (made, place) = (storm.clone(), random.below(64));
+            unblock(move || made.wake(place)).await;
         }
     }
 }
@@ -281,12 +305,22 @@ fn storm(seed: u64) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     // The first numbers of similar seeds are similar.
     (0..4).for_each(|_| _ = random.below(2));
-    let runtime = Builder::new()
+    let mut builder = Builder::new()
         .worker_threads([1, 2, 4, 16][random.below(4) as usize])
         .wake_slot(random.below(4) > 0)
-        .ticker([Ticker::Adaptive, Ticker::Off][random.below(2) as usize])
-        .build()
-        .unwrap();
+        .wedge_after(Duration::from_micros(1_000 + random.below(2_000)));
+    let wedges = Arc::new(AtomicU64::new(0));
+    builder = match random.below(4) {
+        0 => builder.ticker(Ticker::Off),
+        1 => builder,
+        _ => {
+            let wedges = wedges.clone();
+            builder
+                .on_wedge(move |wedge| _ = wedges.fetch_add(u64::from(!wedge.is_over), SeqCst))
+                .on_deadlock(|_| unreachable!("the main future never waits"))
+        }
+    };
+    let runtime = builder.build().unwrap();
     let storm = Arc::new(Storm {
         places: (0..64).map(|_| Mutex::default()).collect(),
         budget: AtomicI64::new(3_000),
@@ -321,9 +355,12 @@ fn storm(seed: u64) {
     storm.shelf.clear_all();
     let (made, dropped) = (storm.made.load(SeqCst), storm.dropped.load(SeqCst));
     assert_eq!(made, dropped, "seed {seed}: futures made and dropped");
-    assert_eq!(Arc::strong_count(&storm), 1, "seed {seed}");
+    // Jobs that have begun go on for a moment.
+    until(|| Arc::strong_count(&storm) == 1);
     let metrics = handle.metrics();
     assert_eq!((metrics.timers, metrics.sources), (0, 0), "seed {seed}: timers and sockets");
+    let reported = wedges.load(SeqCst);
+    assert!([0, metrics.total().wedges].contains(&reported), "seed {seed}: {reported} wedges");
 }
 
 #[test]
