@@ -1019,8 +1019,10 @@ mod alone {
                 now.retain(|thread, _| !before.contains_key(thread));
                 let names: BTreeSet<_> = now.values().map(String::as_str).collect();
                 assert!(names.is_subset(&["a-worker", "paceline-ticker"].into()), "{now:?}");
-                assert!(now.len() <= workers + 1, "{now:?}");
-                assert_eq!(now.len(), runtime.metrics().threads);
+                // On a busy machine a worker may have been blocked for long enough to be made up for; a
+                // spare one's thread may have ended since.
+                assert!(now.len() <= 2 * workers + 1, "{now:?}");
+                assert!(now.len() <= runtime.metrics().threads, "{now:?}");
             }
         });
     }
