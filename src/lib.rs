@@ -168,6 +168,8 @@ pub mod time;
 #[cfg(all(feature = "hyper", not(paceline_loom)))]
 pub mod hyper;
 
+mod executor;
+
 #[cfg(not(paceline_loom))]
 mod runtime;
 #[cfg(not(paceline_loom))]
@@ -190,6 +192,8 @@ pub use config::{Config, Spin, Ticker};
 #[cfg(not(paceline_loom))]
 pub use cooperate::{Unconstrained, unconstrained, yield_if_due, yield_now};
 #[cfg(not(paceline_loom))]
+pub use executor::LocalExecutor;
+#[cfg(not(paceline_loom))]
 pub use identity::TaskInfo;
 #[cfg(not(paceline_loom))]
 pub use io::Async;
@@ -200,6 +204,6 @@ pub use report::{Census, ThreadState, Wedge};
 #[cfg(not(paceline_loom))]
 pub use runtime::{Builder, Enter, Handle, Runtime, block_on, spawn, spawn_named};
 #[cfg(not(paceline_loom))]
-pub use task::{JoinError, Task};
+pub use task::{FallibleTask, JoinError, Task};
 #[cfg(not(paceline_loom))]
 pub use time::Timer;
