@@ -7,6 +7,8 @@ mod ledger;
 mod local;
 #[cfg(not(paceline_loom))]
 mod local_task;
+#[cfg(all(test, not(paceline_loom)))]
+mod local_tests;
 mod remote;
 mod signal;
 
