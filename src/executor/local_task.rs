@@ -19,7 +19,7 @@ use std::thread;
 use crate::contain::contain;
 use crate::current;
 use crate::executor::home::Home;
-use crate::executor::ledger::{Claim, Ledger, MOST, Reference};
+use crate::executor::ledger::{self, Claim, Ledger, Reference};
 use crate::task::{Outcome, renew};
 
 /// It is to be polled (again); unless it is running, it is in the slot or the queue.
@@ -44,7 +44,7 @@ pub(super) struct Header {
     spawned_at: &'static Location<'static>,
     state: Cell<u8>,
     /// The references that this thread has made, less those it has dropped. No use after the end.
-    count: Cell<isize>,
+    count: Cell<i32>,
     /// The next in the queue.
     pub(super) next: Cell<Option<Raw>>,
     /// The neighbours in the list of those that have waited.
@@ -52,8 +52,14 @@ pub(super) struct Header {
     pub(super) newer: Cell<Option<Raw>>,
     /// Who awaits the task on this thread.
     joiner: Cell<Option<Waker>>,
-    ledger: Ledger<Waker>,
+    /// With who awaits it elsewhere: in a box, since that is rare and every task has room for it.
+    ledger: Ledger<Box<Waker>>,
 }
+
+const _: () = assert!(size_of::<Header>() <= 96 || size_of::<usize>() != 8);
+/// As [`ledger::MOST`], of those that the owner counts.
+const MOST: i32 =
+    if ledger::MOST > i32::MAX as isize / 2 { i32::MAX / 2 } else { ledger::MOST as i32 };
 
 /// What is done with a task whose types are forgotten. All on the executor's thread, but for the last.
 struct Vtable {
@@ -66,6 +72,8 @@ struct Vtable {
     layout: Layout,
 }
 
+/// Read and written by pointers only.
+#[allow(dead_code)]
 union Stage<F, T> {
     future: ManuallyDrop<F>,
     output: ManuallyDrop<Outcome<T>>,
@@ -284,7 +292,7 @@ impl Raw {
         }
         // From here to the end in the ledger nobody else's code runs.
         state.set(ENDED);
-        let end = ledger.end(count.get());
+        let end = ledger.end(count.get() as isize);
         if end.is_claimed {
             home.owe();
         }
@@ -474,7 +482,7 @@ unsafe impl<T> Sync for Handle<T> {}
 impl<T> Unpin for Handle<T> {}
 
 impl<T> Handle<T> {
-    fn ledger(&self) -> &Ledger<Waker> {
+    fn ledger(&self) -> &Ledger<Box<Waker>> {
         &self.task.header().ledger
     }
 
@@ -513,7 +521,9 @@ impl<T> Handle<T> {
     fn poll_elsewhere(&mut self, cx: &mut Context<'_>) -> Poll<Option<thread::Result<T>>> {
         // SAFETY: the one handle, borrowed mutably.
         let waits = !self.ledger().has_ended()
-            && unsafe { self.ledger().wait(|old| renew(old, cx.waker())) };
+            && unsafe {
+                self.ledger().wait(|old| Box::new(renew(old.map(|old| *old), cx.waker())))
+            };
         if waits { Poll::Pending } else { Poll::Ready(self.take_output()) }
     }
 
