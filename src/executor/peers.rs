@@ -11,17 +11,16 @@ use crossbeam_utils::CachePadded;
 use crate::executor::core::Core;
 use crate::executor::runner::{Seat, Seated};
 use crate::shared::Runnable;
-use crate::spin::{self, Spun};
+use crate::spin;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering::*;
-use crate::thread_state;
 
 /// How long a single runnable is left to who holds the seat: some times what a switch between two
 /// tasks takes, and less than a wake-up of another thread.
 const PATIENCE: Duration = Duration::from_micros(10);
 /// How long one that was called looks on where others only seem to be about to run what they hold.
 /// They pay for every call, with up to 5 µs where it wakes a thread (benches/README.md).
-const WATCH: Duration = Duration::from_micros(50);
+const WATCH: Duration = Duration::from_micros(100);
 
 #[derive(Default)]
 pub(super) struct Peers {
@@ -79,7 +78,7 @@ impl Peers {
         others.find_map(|seat| (seat.stealer.len() > 1).then(|| seat.stealer.steal(&own.queue))?)
     }
 
-    /// Looks on for a while, since somebody called, as long as others hold anything.
+    /// Looks on for a while, since somebody called, as long as others do anything.
     pub(super) fn watch(
         &mut self,
         core: &Core,
@@ -87,15 +86,17 @@ impl Peers {
         is_called: impl Fn() -> bool,
     ) -> Option<Runnable> {
         let mut marks: Vec<(Mark, Instant)> = Vec::new();
-        let look = || {
+        let (mut polls, mut moved) = (None, Instant::now());
+        let found = spin::watch(WATCH, |now| {
             if let Some(runnable) = own.injected(core).or_else(|| self.steal(own)) {
                 return Some(Some(runnable));
             }
-            let now = Instant::now();
-            let mut held = false;
+            let polls_now = self.others(own.seat.index).map(|seat| seat.polls.get()).sum::<u64>();
+            if polls.replace(polls_now) != Some(polls_now) {
+                moved = now;
+            }
             for seat in self.others(own.seat.index) {
                 let Some(mark) = Mark::of(seat) else { continue };
-                held = true;
                 match marks.iter_mut().find(|(before, _)| before.seat == mark.seat) {
                     None => marks.push((mark, now)),
                     Some((before, since)) if *before == mark => {
@@ -106,12 +107,9 @@ impl Peers {
                     Some(entry) => *entry = (mark, now),
                 }
             }
-            (!held || is_called()).then_some(None)
-        };
-        match spin::spin(Instant::now(), WATCH, look, thread_state::lost_cpu) {
-            Spun::Found(found) => found,
-            Spun::Nothing | Spun::Descheduled => None,
-        }
+            (now - moved >= PATIENCE || is_called()).then_some(None)
+        });
+        found.flatten()
     }
 
     /// The last look before a rest, after it is listed. What is put anywhere from then on calls it, so
@@ -123,12 +121,11 @@ impl Peers {
         let others = self.others(own.seat.index);
         let mut marks: Vec<Mark> = others.filter_map(Mark::of).collect();
         while !marks.is_empty() {
-            let look = || {
+            let all_past = spin::watch(PATIENCE, |_| {
                 marks.retain(|mark| !mark.is_past(&self.seats[mark.seat]));
                 marks.is_empty().then_some(())
-            };
-            if spin::spin(Instant::now(), PATIENCE, look, thread_state::lost_cpu) != Spun::Found(())
-            {
+            });
+            if all_past.is_none() {
                 let taken = marks.iter().find_map(|mark| self.seats[mark.seat].take_one());
                 if taken.is_some() {
                     return taken;

@@ -261,7 +261,7 @@ impl<'e> Runner<'e> {
         self.seated.as_ref().expect("until it is dropped")
     }
 
-    /// Polls the main future whenever it was woken, and tasks in between.
+    /// Polls the main future if it was woken: first, and whenever there is nothing else to do.
     pub(super) fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -273,17 +273,22 @@ impl<'e> Runner<'e> {
         let _working = Working::begin(core, seated);
         self.signal.begin();
         self.unlist();
+        let mut main_is_next = true;
         loop {
-            if self.signal.take_main() {
-                // What it leaves in the cell would wait for the main future's poll.
-                drop(seated.take_yielded(core, false));
+            if main_is_next && self.signal.take_main() {
                 self.settle();
                 if let Poll::Ready(output) = main(&mut Context::from_waker(&self.waker)) {
                     return Poll::Ready(output);
                 }
             }
+            main_is_next = false;
             let found = match seated.next(core) {
                 Next::Runnable(runnable) => Some(runnable),
+                // One that awaits many tasks, one by one, is polled after all that are ready.
+                Next::Nothing if self.signal.is_main_woken() => {
+                    main_is_next = true;
+                    continue;
+                }
                 Next::Nothing => self.search(),
                 Next::Due => {
                     if let (_, Some(runnable)) = seated.look_up(core) {
@@ -301,7 +306,7 @@ impl<'e> Runner<'e> {
                     self.settle();
                     seated.run(runnable);
                 }
-                Rest::Called => {}
+                Rest::Called => main_is_next = true,
                 Rest::Asleep => return Poll::Pending,
             }
         }

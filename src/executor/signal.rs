@@ -50,6 +50,11 @@ impl Signal {
         self.main.store(true, Relaxed);
     }
 
+    /// Whether the main future is to be polled.
+    pub(crate) fn is_main_woken(&self) -> bool {
+        self.main.load(Relaxed)
+    }
+
     /// Whether the main future is to be polled; if so, it is not any more.
     #[inline]
     pub(crate) fn take_main(&self) -> bool {
