@@ -28,6 +28,12 @@ impl<T> Injector<T> {
         self.len.store(items.len(), Release);
     }
 
+    pub(crate) fn push_many(&self, new: impl Iterator<Item = T>) {
+        let mut items = lock(&self.items);
+        items.extend(new);
+        self.len.store(items.len(), Release);
+    }
+
     /// The oldest item, and `share(rest)` more of them to `into`.
     pub(crate) fn pop(
         &self,

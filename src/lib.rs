@@ -59,7 +59,7 @@
 //! # One wake, step by step
 //!
 //! A socket's thread, say, completes what a task waits for, and calls `wake`. async-task marks the
-//! task as scheduled and calls [`schedule::schedule`], which finds that this thread holds no
+//! task as scheduled and calls [`schedule`], which finds that this thread holds no
 //! processor of the task's scheduler: the runnable goes into the [`injector`]. Then
 //! [`idle::Idle::wake`] looks at two counts. Somebody searches, or nobody is idle: they will look
 //! into the injector. Otherwise it takes an idle processor and a parked thread out of their lists,
@@ -168,10 +168,9 @@ pub mod time;
 #[cfg(all(feature = "hyper", not(paceline_loom)))]
 pub mod hyper;
 
-mod executor;
-
 #[cfg(not(paceline_loom))]
 mod runtime;
+mod executor;
 #[cfg(not(paceline_loom))]
 mod config;
 #[cfg(not(paceline_loom))]
@@ -192,7 +191,7 @@ pub use config::{Config, Spin, Ticker};
 #[cfg(not(paceline_loom))]
 pub use cooperate::{Unconstrained, unconstrained, yield_if_due, yield_now};
 #[cfg(not(paceline_loom))]
-pub use executor::LocalExecutor;
+pub use executor::{Executor, LocalExecutor};
 #[cfg(not(paceline_loom))]
 pub use identity::TaskInfo;
 #[cfg(not(paceline_loom))]

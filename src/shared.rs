@@ -24,13 +24,14 @@ use crate::sync::{Arc, Mutex};
 /// The way from a runnable back to its scheduler: the schedule function stays free of captures,
 /// so that async-task need not clone wakers to keep it alive.
 pub(crate) struct Meta {
-    /// Alive while the task's future is (see [`crate::tally`]); null for a task born cancelled.
-    pub(crate) shared: *const Shared,
+    /// A [`Shared`], or what else the task's schedule function knows it to be. Alive while the task's
+    /// future is (see [`crate::tally`]); null for a task born cancelled.
+    pub(crate) scheduler: *const (),
     pub(crate) identity: Identity,
     pub(crate) joiner: Joiner<Waker>,
 }
 
-// SAFETY: `Shared` is `Sync`, and the pointer is followed only while it is kept alive.
+// SAFETY: a scheduler is `Sync`, and the pointer is followed only while it is kept alive.
 unsafe impl Send for Meta {}
 // SAFETY: as above.
 unsafe impl Sync for Meta {}

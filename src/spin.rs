@@ -113,6 +113,31 @@ impl Adaptive {
     }
 }
 
+/// Between two looks of who [watches](watch) another thread: each costs that one a cache miss or two.
+const LOOK_EVERY: Duration = Duration::from_micros(4);
+
+/// Looks at what another thread does, every so often, until there is something or the window closes.
+/// Not for work that may come soon: where that thread waits for this CPU, it gets it.
+#[allow(clippy::disallowed_methods)] // it waits for a thread that runs, and is in nobody's way
+pub(crate) fn watch<R>(window: Duration, mut look: impl FnMut(Instant) -> Option<R>) -> Option<R> {
+    let begun = Instant::now();
+    let (mut now, mut next) = (begun, begun);
+    loop {
+        if now >= next {
+            let found = look(now);
+            if found.is_some() {
+                return found;
+            }
+            next = now + LOOK_EVERY;
+        }
+        if now - begun >= window {
+            return None;
+        }
+        std::thread::yield_now();
+        now = Instant::now();
+    }
+}
+
 /// What a spin came to.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Spun<R> {

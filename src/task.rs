@@ -1,9 +1,10 @@
 //! From a future to a runnable and a [`Task`]: the seam to async-task. Where panics are caught.
-//! Knows of scheduling only whom to hand a new runnable.
+//! Knows of scheduling only whom to hand a new runnable, and what a [`Scheduler`] is asked.
 
 use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
@@ -11,7 +12,7 @@ use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-use async_task::WithInfo;
+use async_task::{ScheduleInfo, WithInfo};
 
 use crate::contain::contain;
 use crate::current;
@@ -20,7 +21,6 @@ use crate::identity::{Identity, TaskInfo};
 use crate::joiner::Joiner;
 use crate::processor::Lease;
 use crate::registry::Place;
-use crate::schedule::schedule;
 use crate::shared::{Meta, Runnable, Shared};
 use crate::sync::Arc;
 
@@ -387,25 +387,50 @@ pub(crate) fn with_contained_waker<R>(
     poll(&mut Context::from_waker(&waker))
 }
 
+/// What a task asks of the scheduler that it belongs to.
+pub(crate) trait Scheduler: Sync {
+    /// The task is to run (again); called by async-task.
+    fn schedule(runnable: Runnable, info: ScheduleInfo);
+
+    /// Whether no task is polled any more.
+    fn is_closing(&self) -> bool;
+
+    /// A task waits for the first time. None if nobody will wake it: the end has begun.
+    fn register(&self, waker: &Waker, who: Identity) -> Option<Place>;
+
+    /// The waker is to be dropped by the caller.
+    fn unregister(&self, place: Place) -> Waker;
+
+    /// Who is gone.
+    fn forget(&self, who: Identity);
+
+    /// A counted future has gone. The scheduler may have gone as well when this returns.
+    ///
+    /// # Safety
+    /// It was counted, and is alive; `this` is not used any more on its behalf.
+    unsafe fn leave(this: *const Self);
+}
+
 /// The future that async-task holds: the user's, counted and, once it waits, registered.
-struct Tracked<F> {
+struct Tracked<F, S: Scheduler> {
     /// In the same allocation.
     meta: NonNull<Meta>,
     place: Option<Place>,
     future: ManuallyDrop<F>,
+    of: PhantomData<*const S>,
 }
 
-// SAFETY: `Meta` is `Sync`; the rest is what `F` makes of it.
-unsafe impl<F: Send> Send for Tracked<F> {}
+// SAFETY: `Meta` and `S` are `Sync`; the rest is what `F` makes of it.
+unsafe impl<F: Send, S: Scheduler> Send for Tracked<F, S> {}
 
-impl<F: Future> Future for Tracked<F> {
+impl<F: Future, S: Scheduler> Future for Tracked<F, S> {
     type Output = Outcome<F::Output>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: a counted future keeps its scheduler alive; one that is not is never polled.
-        let shared = unsafe { &*self.meta().shared };
-        if shared.stop.is_closing() {
+        let scheduler = unsafe { &*self.scheduler() };
+        if scheduler.is_closing() {
             // Not polled any more. If the end's wake found the task scheduled, it happened before
             // this poll, and so did `closing`; if it comes during a poll, there is one more. Either
             // way the task is scheduled once more, and dropped.
@@ -419,7 +444,7 @@ impl<F: Future> Future for Tracked<F> {
         match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => {
                 if this.place.is_none() {
-                    this.register(shared, cx.waker());
+                    this.register(scheduler, cx.waker());
                 }
                 Poll::Pending
             }
@@ -435,7 +460,13 @@ impl<F: Future> Future for Tracked<F> {
     }
 }
 
-impl<F> Tracked<F> {
+impl<F, S: Scheduler> Tracked<F, S> {
+    /// Null if the task was born cancelled.
+    #[inline]
+    fn scheduler(&self) -> *const S {
+        self.meta().scheduler.cast()
+    }
+
     #[inline]
     fn meta(&self) -> &Meta {
         // SAFETY: async-task keeps the metadata as long as the future, in one allocation.
@@ -443,9 +474,8 @@ impl<F> Tracked<F> {
     }
 
     #[cold]
-    fn register(&mut self, shared: &Shared, waker: &Waker) {
-        let shard = current::lease(shared).map_or(0, |lease| lease.processor.index);
-        self.place = shared.registry.insert(shard, waker, self.meta().identity);
+    fn register(&mut self, scheduler: &S, waker: &Waker) {
+        self.place = scheduler.register(waker, self.meta().identity);
         if self.place.is_none() {
             // The end has begun and nobody will wake this task: have it scheduled, and dropped.
             waker.wake_by_ref();
@@ -461,45 +491,55 @@ impl<F> Tracked<F> {
     }
 }
 
-impl<F> Drop for Tracked<F> {
+impl<F, S: Scheduler> Drop for Tracked<F, S> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: dropped here, once.
         contain(|| unsafe { ManuallyDrop::drop(&mut self.future) });
         self.finish();
-        let shared = self.meta().shared;
-        if shared.is_null() {
+        let this = self.scheduler();
+        if this.is_null() {
             return;
         }
         // SAFETY: still counted, so the scheduler is alive.
-        let scheduler = unsafe { &*shared };
+        let scheduler = unsafe { &*this };
         if let Some(place) = self.place {
-            drop(scheduler.registry.remove(place));
+            drop(scheduler.unregister(place));
         }
-        scheduler.names.forget(self.meta().identity);
-        match current::lease(shared) {
-            Some(lease) => lease.processor.open.share.add(-1),
-            // Counted until this call, and not touched after it.
-            None => drop(scheduler.stop.leave()),
-        }
+        scheduler.forget(self.meta().identity);
+        // SAFETY: counted until this call, and not touched after it.
+        unsafe { S::leave(this) };
     }
 }
 
-/// A task of `shared`'s; the caller has counted it, unless `shared` is null.
+/// A task of the scheduler's; the caller has counted it, unless `scheduler` is null.
+///
+/// # Safety
+/// What the future borrows outlives the future: the scheduler's end drops it in time.
 #[inline]
-fn build<F>(shared: *const Shared, identity: Identity, future: F) -> (Runnable, Task<F::Output>)
+pub(crate) unsafe fn build<S: Scheduler, F>(
+    scheduler: *const S,
+    identity: Identity,
+    future: F,
+) -> (Runnable, Task<F::Output>)
 where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
+    F: Future + Send,
+    F::Output: Send,
 {
     let track = |meta: &Meta| Tracked {
         meta: NonNull::from(meta),
         place: None,
         future: ManuallyDrop::new(future),
+        of: PhantomData::<*const S>,
     };
-    let (runnable, task) = async_task::Builder::new()
-        .metadata(Meta { shared, identity, joiner: Joiner::new() })
-        .spawn(track, WithInfo(schedule));
+    let builder = async_task::Builder::new().metadata(Meta {
+        scheduler: scheduler.cast(),
+        identity,
+        joiner: Joiner::new(),
+    });
+    // SAFETY: future and output are `Send`; the caller answers for what the future borrows, and the
+    // output is no older than the handle; the schedule function borrows nothing.
+    let (runnable, task) = unsafe { builder.spawn_unchecked(track, WithInfo(S::schedule)) };
     let meta = NonNull::from(task.metadata());
     (runnable, Task(Kind::Shared { inner: task.fallible(), meta }))
 }
@@ -512,7 +552,9 @@ where
     F::Output: Send + 'static,
 {
     lease.processor.open.share.add(1);
-    let (runnable, task) = build(lease.shared, lease.shared.names.identify(info), future);
+    let identity = lease.shared.names.identify(info);
+    // SAFETY: the future borrows nothing.
+    let (runnable, task) = unsafe { build::<Shared, _>(lease.shared, identity, future) };
     lease.push(runnable);
     task
 }
@@ -532,11 +574,12 @@ where
     }
     shared.origin.check();
     let counted = shared.stop.tally.enter();
-    let (runnable, task) = if counted {
-        build(shared, shared.names.identify(info), future)
-    } else {
-        build(ptr::null(), Identity::NOBODY, future)
+    let (scheduler, identity) = match counted {
+        true => (ptr::from_ref(shared), shared.names.identify(info)),
+        false => (ptr::null(), Identity::NOBODY),
     };
+    // SAFETY: the future borrows nothing.
+    let (runnable, task) = unsafe { build(scheduler, identity, future) };
     if !counted || shared.stop.is_closing() {
         drop(runnable);
     } else if let Err(error) = shared.inject(runnable) {

@@ -1,18 +1,32 @@
-//! Executors to embed: they have no threads of their own and run inside any other.
+//! Executors to embed: [`Executor`] and [`LocalExecutor`], which have no threads of their own and run
+//! inside any other.
 
 #[cfg(not(paceline_loom))]
-mod home;
-mod ledger;
+mod core;
+#[cfg(not(paceline_loom))]
+mod multi;
+#[cfg(not(paceline_loom))]
+mod peers;
+#[cfg(not(paceline_loom))]
+mod runner;
+mod sleepers;
+
 #[cfg(not(paceline_loom))]
 mod local;
-#[cfg(not(paceline_loom))]
-mod local_task;
 #[cfg(all(test, not(paceline_loom)))]
 mod local_tests;
+#[cfg(not(paceline_loom))]
+mod home;
+#[cfg(not(paceline_loom))]
+mod local_task;
+mod ledger;
 mod remote;
+
 mod signal;
 
 #[cfg(not(paceline_loom))]
 pub use local::LocalExecutor;
 #[cfg(not(paceline_loom))]
 pub(crate) use local_task::Handle as LocalHandle;
+#[cfg(not(paceline_loom))]
+pub use multi::Executor;

@@ -5,7 +5,7 @@ use std::task::{Wake, Waker};
 
 use crate::contain::contain;
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Mutex, lock};
 
 /// It is being polled, or its outer executor was told to poll it; only [`Signal::rest`] leaves this
 /// state for a rest.
@@ -48,6 +48,11 @@ impl Signal {
     /// The main future is to be polled, whether or not anybody woke it.
     pub(crate) fn set_main(&self) {
         self.main.store(true, Relaxed);
+    }
+
+    /// Whether the main future is to be polled.
+    pub(crate) fn is_main_woken(&self) -> bool {
+        self.main.load(Relaxed)
     }
 
     /// Whether the main future is to be polled; if so, it is not any more.
@@ -108,6 +113,7 @@ impl Wake for Signal {
 #[cfg(all(test, paceline_loom))]
 mod models {
     use super::*;
+    use crate::sync::Arc;
     use std::sync::atomic::AtomicU32 as Count;
 
     struct Outer(Count);
