@@ -36,6 +36,11 @@ impl Listed {
             _ => false,
         }
     }
+
+    /// Whether it only tells a host, and does not look for work itself: then a run is called beside it.
+    fn is_host(&self) -> bool {
+        matches!(self, Listed::Host(_))
+    }
 }
 
 /// All but `remote` is the executor's thread's alone.
@@ -99,9 +104,7 @@ impl Home {
             Arc::increment_strong_count(this);
             Arc::from_raw(this)
         };
-        if let Some(listed) = home.remote.leave(task) {
-            listed.call();
-        }
+        home.remote.leave(task, Listed::is_host).for_each(Listed::call);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -188,7 +191,8 @@ impl Home {
 
     /// Those that have waited, the latest first.
     pub(super) fn waited(&self) -> impl Iterator<Item = Raw> {
-        std::iter::successors(self.newest.get(), |task| task.header().older.get())
+        let all = std::iter::successors(self.newest.get(), |task| task.header().older.get());
+        all.filter(|task| !task.is_main())
     }
 
     /// Runs one task, if there is any.
@@ -303,11 +307,9 @@ impl Home {
 
     #[cold]
     fn call_listed(&self) {
-        let (listed, more) = self.remote.next_listed();
+        let (listed, more) = self.remote.next_listed(Listed::is_host);
         self.has_listed.set(more);
-        if let Some(listed) = listed {
-            listed.call();
-        }
+        listed.for_each(Listed::call);
     }
 
     /// Somebody stops to look for work: if there is any, another is called.

@@ -402,7 +402,7 @@ mod models {
             let claim = self.touch().wake();
             if claim == Claim::Mine {
                 self.touch().refer();
-                self.inbox.leave(());
+                self.inbox.leave((), |()| false);
             }
             claim
         }
@@ -411,7 +411,7 @@ mod models {
         fn abandon(&self) {
             match self.touch().abandon() {
                 Claim::Mine => {
-                    self.inbox.leave(());
+                    self.inbox.leave((), |()| false);
                 }
                 Claim::Others => self.release(),
                 Claim::Ended => {

@@ -7,13 +7,13 @@ use std::marker::PhantomData;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError};
 
 use crate::executor::home::{Home, Listed};
-use crate::executor::local_task;
+use crate::executor::local_task::{self, Main};
 use crate::executor::signal::Signal;
 use crate::sync::Arc;
 use crate::task::Task;
@@ -91,7 +91,7 @@ impl<'a> LocalExecutor<'a> {
     }
 
     #[inline]
-    fn home(&self) -> &Home {
+    fn home(&self) -> &Arc<Home> {
         self.home.get_or_init(Home::new)
     }
 
@@ -132,7 +132,7 @@ impl<'a> LocalExecutor<'a> {
         let home = self.home();
         // SAFETY: `home` is this thread's, and `drop` keeps it until all tasks have ended and no claim
         // is under way; it drops the future before `'a` is over.
-        let (task, handle) = unsafe { local_task::make(home, spawned_at, future) };
+        let (task, handle) = unsafe { local_task::make(Arc::as_ptr(home), spawned_at, future) };
         home.spawn(task);
         Task::local(handle)
     }
@@ -213,7 +213,9 @@ impl<'a> LocalExecutor<'a> {
     pub async fn run<T>(&self, future: impl Future<Output = T>) -> T {
         // Gone after the future, whose destructor may wake tasks.
         let mut run = Run::new(self.home());
-        run.signal.set_main();
+        // SAFETY: `home` is this thread's. The run borrows the executor, and so its end comes before that of
+        // `home`; one that was leaked is never touched again.
+        run.main = Some(unsafe { Main::new(run.home, run.signal.clone()) });
         let mut future = pin!(future);
         poll_fn(|cx| run.poll(future.as_mut(), cx)).await
     }
@@ -253,8 +255,8 @@ impl<'a> LocalExecutor<'a> {
     /// one before.
     ///
     /// It is called by whoever wakes a task, on its thread, and should do no more than to have a host
-    /// come round to `run_until_stalled`. While a [`run`](Self::run) waits as well, only one of them is
-    /// called. A panic in it goes to the panic hook only.
+    /// come round to `run_until_stalled`. Where a [`run`](Self::run) waits as well, it is called too,
+    /// and whoever is first runs the task. A panic in it goes to the panic hook only.
     ///
     /// # Examples
     /// ```
@@ -328,24 +330,35 @@ fn tick(home: &Home) -> bool {
 
 /// A `run` or a `tick`.
 struct Run<'a> {
-    home: &'a Home,
+    home: &'a Arc<Home>,
     signal: Arc<Signal>,
-    /// The main future's.
-    waker: Waker,
+    /// A `tick` has none.
+    main: Option<Main>,
     /// The executor around this one has had its turn.
     gave_way: bool,
 }
 
 impl<'a> Run<'a> {
-    fn new(home: &'a Home) -> Self {
-        let signal = Arc::new(Signal::new());
-        Run { home, waker: Waker::from(signal.clone()), signal, gave_way: false }
+    fn new(home: &'a Arc<Home>) -> Self {
+        Run { home, signal: Arc::new(Signal::new()), main: None, gave_way: false }
+    }
+
+    #[inline]
+    fn wake_up(&self) {
+        self.home.wake_up();
+        self.main.iter().for_each(Main::begin);
+    }
+
+    #[inline]
+    fn fall_asleep(&self) {
+        self.home.fall_asleep();
+        self.main.iter().for_each(Main::pause);
     }
 
     #[inline]
     fn begin(&mut self) {
         self.signal.begin();
-        self.home.wake_up();
+        self.wake_up();
         if std::mem::take(&mut self.gave_way) {
             // The time since is not that of polls.
             self.home.look_up();
@@ -357,9 +370,9 @@ impl<'a> Run<'a> {
         self.begin();
         loop {
             let mut found = false;
-            if self.signal.take_main() {
+            if let Some(waker) = self.main.as_ref().and_then(Main::take_woken) {
                 found = true;
-                let poll = main.as_mut().poll(&mut Context::from_waker(&self.waker));
+                let poll = main.as_mut().poll(&mut Context::from_waker(&waker));
                 home.count_poll();
                 if poll.is_ready() {
                     return poll;
@@ -394,7 +407,7 @@ impl<'a> Run<'a> {
     #[cold]
     fn give_way<T>(&mut self, cx: &mut Context<'_>) -> Poll<T> {
         self.gave_way = true;
-        self.home.fall_asleep();
+        self.fall_asleep();
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -407,11 +420,12 @@ impl<'a> Run<'a> {
             return false;
         }
         // From here on whoever wakes a task calls.
-        self.home.fall_asleep();
-        let rests =
-            self.home.list(Listed::Run(self.signal.clone())) && self.signal.rest(cx.waker());
+        self.fall_asleep();
+        let rests = !self.main.as_ref().is_some_and(Main::is_woken)
+            && self.home.list(Listed::Run(self.signal.clone()))
+            && self.signal.rest(cx.waker());
         if !rests {
-            self.home.wake_up();
+            self.wake_up();
         }
         rests
     }

@@ -20,6 +20,8 @@ use crate::contain::contain;
 use crate::current;
 use crate::executor::home::Home;
 use crate::executor::ledger::{self, Claim, Ledger, Reference};
+use crate::executor::signal::Signal;
+use crate::sync::Arc;
 use crate::task::{Outcome, renew};
 
 /// It is to be polled (again); unless it is running, it is in the slot or the queue.
@@ -34,6 +36,8 @@ const CANCELLED: u8 = 8;
 const ABANDONED: u8 = 16;
 /// It has waited once, and is in the list of those.
 const LISTED: u8 = 32;
+/// It stands for the main future of a `run`, and is never in slot or queue.
+const MAIN: u8 = 64;
 
 pub(super) struct Header {
     /// The executor's thread. Only that one touches the cells below, and the others know it by this.
@@ -152,7 +156,7 @@ impl<F: Future> Memory<F, F::Output> {
 /// Makes a task, with two references: the executor's and the handle's. It is alive, and nowhere yet.
 ///
 /// # Safety
-/// This is the thread of `home`, which lives until the task has ended and [`Raw::finish`] tells of no
+/// This is the thread of `home`, which came from [`Arc::as_ptr`] and lives until the task has ended and [`Raw::finish`] tells of no
 /// claim, or the claim was delivered. The future lives no longer than what it borrows.
 #[inline]
 pub(super) unsafe fn make<F: Future>(
@@ -227,6 +231,10 @@ impl Raw {
         unsafe { &*self.header().home }
     }
 
+    pub(super) fn is_main(self) -> bool {
+        self.is(MAIN)
+    }
+
     pub(super) fn spawned_at(self) -> &'static Location<'static> {
         self.header().spawned_at
     }
@@ -257,7 +265,8 @@ impl Raw {
 
     /// Drops the future of a task that waits.
     pub(super) fn end(self) {
-        debug_assert!(!self.is(QUEUED | RUNNING | ENDED));
+        debug_assert!(self.is(MAIN) || !self.is(QUEUED | RUNNING | ENDED));
+        self.clear(RUNNING);
         self.set(QUEUED);
         self.end_queued();
     }
@@ -284,7 +293,9 @@ impl Raw {
         if self.is(LISTED) {
             home.unlink(self);
         }
-        home.count_one_less();
+        if !self.is(MAIN) {
+            home.count_one_less();
+        }
         let joiner = joiner.take();
         if self.is(ABANDONED) {
             // SAFETY: nobody else takes the output.
@@ -323,8 +334,10 @@ impl Raw {
             return;
         }
         self.set(QUEUED);
-        if !self.is(RUNNING) {
+        if !self.is(RUNNING | MAIN) {
             self.home().wake(self);
+        } else if !self.is(RUNNING) {
+            self.call_run();
         }
     }
 
@@ -352,11 +365,21 @@ impl Raw {
         }
         if !self.is(QUEUED) {
             self.set(QUEUED);
-            if !self.is(RUNNING) {
+            if !self.is(RUNNING | MAIN) {
                 self.home().push(self);
+            } else if !self.is(RUNNING) {
+                self.call_run();
             }
         }
         false
+    }
+
+    #[cold]
+    fn call_run(self) {
+        debug_assert!(self.is(MAIN) && !self.is(ENDED));
+        // SAFETY: what stands for a main future has this as its own, until its end.
+        let signal = unsafe { &*self.stage().cast::<Called>() }.0.clone();
+        contain(|| signal.call());
     }
 
     /// One reference less, of those that the ledger counts.
@@ -466,6 +489,70 @@ unsafe fn wake_by_ref(data: *const ()) {
 unsafe fn drop_waker(data: *const ()) {
     // SAFETY: as above.
     unsafe { Raw::of_waker(data) }.unrefer();
+}
+
+/// The future of what stands for a main future; nobody polls it.
+struct Called(Arc<Signal>);
+
+impl Future for Called {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
+
+/// What stands for the main future of a `run`: its wakers are those of a task, so that they cost no
+/// more on the executor's thread. While the run is being polled it is marked as running, and otherwise
+/// a wake calls the run.
+pub(super) struct Main(Raw);
+
+impl Main {
+    /// Woken at first.
+    ///
+    /// # Safety
+    /// As of [`make`]; and it is dropped before the executor's end, or never touched again.
+    pub(super) unsafe fn new(home: &Arc<Home>, signal: Arc<Signal>) -> Self {
+        // SAFETY: the caller's promise.
+        let (task, handle) = unsafe { make(Arc::as_ptr(home), Location::caller(), Called(signal)) };
+        // The executor's reference is the only one at first.
+        let _handle = ManuallyDrop::new(handle);
+        task.header().count.set(1);
+        task.set(MAIN | ABANDONED | LISTED);
+        home.link(task);
+        Main(task)
+    }
+
+    /// The run is being polled from now on: it looks itself whether the main future was woken.
+    #[inline]
+    pub(super) fn begin(&self) {
+        self.0.set(RUNNING);
+    }
+
+    /// It is not, any more: a wake calls it.
+    pub(super) fn pause(&self) {
+        self.0.clear(RUNNING);
+    }
+
+    #[inline]
+    pub(super) fn is_woken(&self) -> bool {
+        self.0.is(QUEUED)
+    }
+
+    /// The main future is to be polled, with that waker.
+    #[inline]
+    pub(super) fn take_woken(&self) -> Option<ManuallyDrop<Waker>> {
+        let woken = self.is_woken();
+        self.0.clear(QUEUED);
+        // Borrowed: the executor's reference is there until the end.
+        woken.then(|| ManuallyDrop::new(self.0.waker()))
+    }
+}
+
+impl Drop for Main {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// A task's handle. Dropping it cancels the task.

@@ -20,14 +20,35 @@ struct State<T, C> {
     is_closing: bool,
 }
 
+/// Who is to be called, outside of the lock.
+pub(crate) struct Called<C>([Option<C>; 2]);
+
+impl<C> Called<C> {
+    pub(crate) fn for_each(self, call: impl FnMut(C)) {
+        self.0.into_iter().flatten().for_each(call);
+    }
+}
+
+impl<T, C> State<T, C> {
+    /// One that looks for work itself, and one that only tells others.
+    fn pop(&mut self, only_tells: impl Fn(&C) -> bool) -> Called<C> {
+        let first = self.listed.pop();
+        let tells = first.as_ref().is_some_and(&only_tells);
+        let other = self.listed.iter().rposition(|other| only_tells(other) != tells);
+        let second = first.is_some().then_some(other).flatten();
+        Called([first, second.map(|place| self.listed.swap_remove(place))])
+    }
+}
+
 impl<T, C> Remote<T, C> {
     pub(crate) fn new() -> Self {
         let state = State { entries: Vec::new(), listed: Vec::new(), is_closing: false };
         Remote { state: Mutex::new(state), len: AtomicUsize::new(0), left: Event::new() }
     }
 
-    /// Leaves an entry. Who is returned is to be called, by the caller, who holds no lock.
-    pub(crate) fn leave(&self, entry: T) -> Option<C> {
+    /// Leaves an entry. Those who are returned are to be called, by the caller, who holds no lock: one, and
+    /// any that only tells others.
+    pub(crate) fn leave(&self, entry: T, only_tells: impl Fn(&C) -> bool) -> Called<C> {
         let mut state = lock(&self.state);
         state.entries.push(entry);
         // Relaxed, as the other accesses to it: the look that counts is under the lock.
@@ -35,9 +56,9 @@ impl<T, C> Remote<T, C> {
         if state.is_closing {
             drop(state);
             self.left.notify(usize::MAX);
-            return None;
+            return Called([None, None]);
         }
-        state.listed.pop()
+        state.pop(only_tells)
     }
 
     /// Whether a look is worth its lock.
@@ -74,9 +95,9 @@ impl<T, C> Remote<T, C> {
     }
 
     /// Who is to be called, since there is something to do; and whether more are listed.
-    pub(crate) fn next_listed(&self) -> (Option<C>, bool) {
+    pub(crate) fn next_listed(&self, only_tells: impl Fn(&C) -> bool) -> (Called<C>, bool) {
         let mut state = lock(&self.state);
-        (state.listed.pop(), !state.listed.is_empty())
+        (state.pop(only_tells), !state.listed.is_empty())
     }
 
     /// Waits until `owed` entries have come, and gives all to `take`, which tells how many it took of
