@@ -241,6 +241,9 @@ pub(super) struct Runner<'e> {
     called: bool,
 }
 
+// SAFETY: everything that it does takes it mutably; nothing can be done with a shared reference.
+unsafe impl Sync for Runner<'_> {}
+
 /// What a rest came to.
 enum Rest {
     Found(Runnable),

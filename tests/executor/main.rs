@@ -17,11 +17,11 @@ mod traits;
 
 use std::thread;
 
-use async_executor as ex;
+use paceline as ex;
 use futures_lite::future::{block_on, or};
 
 /// What only our executor promises is asked of no other.
-const PACELINE: bool = false;
+const PACELINE: bool = true;
 
 type Ex<'a> = ex::Executor<'a>;
 /// What several tasks of one executor can hold.
