@@ -201,7 +201,9 @@ pub use metrics::{Metrics, WorkerMetrics};
 #[cfg(not(paceline_loom))]
 pub use report::{Census, ThreadState, Wedge};
 #[cfg(not(paceline_loom))]
-pub use runtime::{Builder, Enter, Handle, Runtime, block_on, spawn, spawn_named};
+pub use runtime::{
+    Builder, Enter, Handle, LocalRuntime, Runtime, block_on, spawn, spawn_local, spawn_named,
+};
 #[cfg(not(paceline_loom))]
 pub use task::{JoinError, Task};
 #[cfg(not(paceline_loom))]
