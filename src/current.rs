@@ -9,6 +9,7 @@ use crate::processor::{Lease, Processor};
 use crate::reactor::Due;
 use crate::shared::Shared;
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 struct This {
     /// Of the innermost frame; null outside.
@@ -28,6 +29,8 @@ struct This {
     delivering: Cell<Option<usize>>,
     /// How often it was asked whether to give way without a slice.
     questions: Cell<u32>,
+    /// Its number; zero until somebody asks.
+    id: Cell<u64>,
 }
 
 thread_local! {
@@ -43,9 +46,24 @@ thread_local! {
             unconstrained: Cell::new(false),
             delivering: Cell::new(None),
             questions: Cell::new(0),
+            id: Cell::new(0),
         }
     };
     static ENTERED: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+}
+
+/// This thread's number, which no other has or had. Also while its thread-locals are destroyed.
+#[inline]
+pub(crate) fn thread_id() -> u64 {
+    #[cold]
+    fn first() -> u64 {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let id = LAST.fetch_add(1, Relaxed) + 1;
+        THIS.with(|this| this.id.set(id));
+        id
+    }
+    let id = THIS.with(|this| this.id.get());
+    if id == 0 { first() } else { id }
 }
 
 /// The processor of `shared` that this thread holds.

@@ -191,7 +191,7 @@ pub use config::{Config, Spin, Ticker};
 #[cfg(not(paceline_loom))]
 pub use cooperate::{Unconstrained, unconstrained, yield_if_due, yield_now};
 #[cfg(not(paceline_loom))]
-pub use executor::Executor;
+pub use executor::{Executor, LocalExecutor};
 #[cfg(not(paceline_loom))]
 pub use identity::TaskInfo;
 #[cfg(not(paceline_loom))]
@@ -205,6 +205,6 @@ pub use runtime::{
     Builder, Enter, Handle, LocalRuntime, Runtime, block_on, spawn, spawn_local, spawn_named,
 };
 #[cfg(not(paceline_loom))]
-pub use task::{JoinError, Task};
+pub use task::{FallibleTask, JoinError, Task};
 #[cfg(not(paceline_loom))]
 pub use time::Timer;

@@ -12,10 +12,11 @@ use std::ptr::{self, NonNull};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-use async_task::{FallibleTask, ScheduleInfo, WithInfo};
+use async_task::{ScheduleInfo, WithInfo};
 
 use crate::contain::contain;
 use crate::current;
+use crate::executor::LocalHandle;
 use crate::identity::{Identity, TaskInfo};
 use crate::joiner::Joiner;
 use crate::processor::Lease;
@@ -46,13 +47,21 @@ use crate::sync::Arc;
 /// assert_eq!(sum, 3);
 /// ```
 #[must_use = "dropping a task cancels it; call `.detach()` to let it run on its own"]
-pub struct Task<T> {
-    inner: FallibleTask<Outcome<T>, Meta>,
-    /// In the allocation that `inner` keeps.
-    meta: NonNull<Meta>,
+pub struct Task<T>(Kind<T>);
+
+enum Kind<T> {
+    Shared {
+        inner: async_task::FallibleTask<Outcome<T>, Meta>,
+        /// In the allocation that `inner` keeps.
+        meta: NonNull<Meta>,
+    },
+    /// Of a [`LocalExecutor`](crate::LocalExecutor).
+    Local(LocalHandle<T>),
 }
 
-// SAFETY: `meta` is `Sync` and stays where it is; the rest is what `inner` makes of it.
+const _: () = assert!(size_of::<Task<u8>>() == 2 * size_of::<usize>());
+
+// SAFETY: `meta` is `Sync` and stays where it is; the rest is what the handles make of it.
 unsafe impl<T: Send> Send for Task<T> {}
 // SAFETY: as above; through a shared reference nothing but `is_finished` can be called.
 unsafe impl<T> Sync for Task<T> {}
@@ -69,13 +78,18 @@ impl<T> Task<T> {
     /// assert_eq!(receiver.recv(), Ok(1));
     /// ```
     pub fn detach(self) {
-        self.joiner().detach();
-        self.inner.detach();
+        match self.0 {
+            Kind::Shared { inner, meta } => {
+                // SAFETY: `inner` keeps the allocation.
+                unsafe { meta.as_ref() }.joiner.detach();
+                inner.detach();
+            }
+            Kind::Local(handle) => handle.detach(),
+        }
     }
 
-    fn joiner(&self) -> &Joiner<Waker> {
-        // SAFETY: `inner` keeps the allocation.
-        unsafe { &self.meta.as_ref().joiner }
+    pub(crate) fn local(handle: LocalHandle<T>) -> Self {
+        Task(Kind::Local(handle))
     }
 
     /// Cancels the task and waits until its future is dropped. The output, if it had finished.
@@ -94,14 +108,27 @@ impl<T> Task<T> {
     /// });
     /// ```
     pub async fn cancel(self) -> Option<T> {
-        let mut cancelled = pin!(self.inner.cancel());
-        let outcome = poll_fn(|cx| with_contained_waker(cx, |cx| cancelled.as_mut().poll(cx)));
-        outcome.await.map(|outcome| outcome.into_result().unwrap_or_else(|p| resume_unwind(p)))
+        let result = match self.0 {
+            Kind::Shared { inner, .. } => {
+                let mut cancelled = pin!(inner.cancel());
+                poll_fn(|cx| with_contained_waker(cx, |cx| cancelled.as_mut().poll(cx)))
+                    .await
+                    .map(Outcome::into_result)
+            }
+            Kind::Local(mut handle) => {
+                handle.cancel();
+                poll_fn(|cx| handle.poll_join(cx)).await
+            }
+        };
+        result.map(|result| result.unwrap_or_else(|payload| resume_unwind(payload)))
     }
 
     /// Whether the task has finished, panicked, or been cancelled.
     pub fn is_finished(&self) -> bool {
-        self.inner.is_finished()
+        match &self.0 {
+            Kind::Shared { inner, .. } => inner.is_finished(),
+            Kind::Local(handle) => handle.is_finished(),
+        }
     }
 
     /// A future of `Some` output, or of `None` if the task was cancelled.
@@ -120,12 +147,8 @@ impl<T> Task<T> {
     /// assert_eq!(paceline::block_on(task.fallible()), None);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub async fn fallible(self) -> Option<T> {
-        match self.join().await {
-            Ok(output) => Some(output),
-            Err(JoinError(Failure::Cancelled)) => None,
-            Err(error) => resume_unwind(error.into_panic()),
-        }
+    pub fn fallible(self) -> FallibleTask<T> {
+        FallibleTask { task: self }
     }
 
     /// A future of the output, or of why there is none.
@@ -149,25 +172,37 @@ impl<T> Task<T> {
         poll_fn(|cx| self.poll_join(cx)).await
     }
 
+    #[inline]
     fn poll_join(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
+        let ended = match &mut self.0 {
+            Kind::Local(handle) => handle.poll_join(cx),
+            Kind::Shared { inner, meta } => {
+                // SAFETY: `inner` keeps the allocation.
+                Self::poll_shared(inner, unsafe { &meta.as_ref().joiner }, cx)
+            }
+        };
+        ended.map(|result| match result {
+            None => Err(JoinError(Failure::Cancelled)),
+            Some(result) => result.map_err(|payload| JoinError(Failure::Panicked(payload.into()))),
+        })
+    }
+
+    fn poll_shared(
+        mut inner: &mut async_task::FallibleTask<Outcome<T>, Meta>,
+        joiner: &Joiner<Waker>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<thread::Result<T>>> {
         // SAFETY: this is the task's one handle, borrowed mutably.
-        let waits = !self.inner.is_finished()
-            && unsafe { self.joiner().wait(|old| renew(old, cx.waker())) };
+        let waits = !inner.is_finished() && unsafe { joiner.wait(|old| renew(old, cx.waker())) };
         if waits {
             return Poll::Pending;
         }
         // The task has ended; or it is ending on another thread, and async-task tells when it has.
-        let ended = Pin::new(&mut self.inner).poll(&mut Context::from_waker(Waker::noop()));
-        let ended = match ended {
-            Poll::Pending => with_contained_waker(cx, |cx| Pin::new(&mut self.inner).poll(cx)),
+        let ended = match Pin::new(&mut inner).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => with_contained_waker(cx, |cx| Pin::new(&mut inner).poll(cx)),
             ready => ready,
         };
-        ended.map(|outcome| match outcome {
-            None => Err(JoinError(Failure::Cancelled)),
-            Some(outcome) => outcome
-                .into_result()
-                .map_err(|payload| JoinError(Failure::Panicked(payload.into()))),
-        })
+        ended.map(|outcome| outcome.map(Outcome::into_result))
     }
 }
 
@@ -190,6 +225,59 @@ impl<T> Future for Task<T> {
 impl<T> fmt::Debug for Task<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Task").field("is_finished", &self.is_finished()).finish()
+    }
+}
+
+/// A task whose cancellation is no panic: a future of `Some` output, or of `None` if it was cancelled.
+/// What [`Task::fallible`] returns.
+///
+/// **Dropping it cancels the task.**
+///
+/// # Panics
+/// Awaiting it panics with the task's own panic if it panicked.
+///
+/// # Cancel safety
+/// Polling it in a `select!` by `&mut` loses nothing; dropping it cancels the task.
+#[must_use = "dropping a task cancels it; call `.detach()` to let it run on its own"]
+pub struct FallibleTask<T> {
+    task: Task<T>,
+}
+
+impl<T> FallibleTask<T> {
+    /// As [`Task::detach`].
+    pub fn detach(self) {
+        self.task.detach();
+    }
+
+    /// As [`Task::cancel`].
+    ///
+    /// # Panics
+    /// With the task's own panic, if it had panicked.
+    pub async fn cancel(self) -> Option<T> {
+        self.task.cancel().await
+    }
+
+    /// As [`Task::is_finished`].
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+impl<T> Future for FallibleTask<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.task.poll_join(cx).map(|result| match result {
+            Ok(output) => Some(output),
+            Err(JoinError(Failure::Cancelled)) => None,
+            Err(error) => resume_unwind(error.into_panic()),
+        })
+    }
+}
+
+impl<T> fmt::Debug for FallibleTask<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FallibleTask").field("is_finished", &self.is_finished()).finish()
     }
 }
 
@@ -248,7 +336,7 @@ impl fmt::Debug for JoinError {
 impl std::error::Error for JoinError {}
 
 /// What a future ended with. Its destructor, if nobody took it, panics into nobody's face.
-pub(crate) struct Outcome<T>(Option<thread::Result<T>>);
+pub(crate) struct Outcome<T>(pub(crate) Option<thread::Result<T>>);
 
 impl<T> Outcome<T> {
     pub(crate) fn of(f: impl FnOnce() -> T) -> Self {
@@ -271,7 +359,7 @@ impl<T> Drop for Outcome<T> {
 
 /// The waker to leave instead of `old`.
 #[inline]
-fn renew(old: Option<Waker>, new: &Waker) -> Waker {
+pub(crate) fn renew(old: Option<Waker>, new: &Waker) -> Waker {
     old.filter(|old| old.will_wake(new)).unwrap_or_else(|| new.clone())
 }
 
@@ -453,7 +541,7 @@ where
     // output is no older than the handle; the schedule function borrows nothing.
     let (runnable, task) = unsafe { builder.spawn_unchecked(track, WithInfo(S::schedule)) };
     let meta = NonNull::from(task.metadata());
-    (runnable, Task { inner: task.fallible(), meta })
+    (runnable, Task(Kind::Shared { inner: task.fallible(), meta }))
 }
 
 /// Spawns from a worker: to the tail of its own queue.

@@ -9,8 +9,24 @@ mod multi;
 mod peers;
 #[cfg(not(paceline_loom))]
 mod runner;
-mod signal;
 mod sleepers;
 
+#[cfg(not(paceline_loom))]
+mod local;
+#[cfg(all(test, not(paceline_loom)))]
+mod local_tests;
+#[cfg(not(paceline_loom))]
+mod home;
+#[cfg(not(paceline_loom))]
+mod local_task;
+mod ledger;
+mod remote;
+
+mod signal;
+
+#[cfg(not(paceline_loom))]
+pub use local::LocalExecutor;
+#[cfg(not(paceline_loom))]
+pub(crate) use local_task::Handle as LocalHandle;
 #[cfg(not(paceline_loom))]
 pub use multi::Executor;
