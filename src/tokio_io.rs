@@ -132,7 +132,7 @@ tokio_io!(UnixStream);
 ///
 /// # Panics
 /// If `read` says that it has read more than fits.
-fn read(io: &mut (impl Read + ?Sized), buffer: &mut ReadBuf<'_>) -> io::Result<()> {
+fn read(io: &mut impl Read, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
     let count = io.read(buffer.initialize_unfilled())?;
     buffer.advance(count);
     Ok(())
