@@ -87,7 +87,7 @@
 //! [`spin`]); what wakes them from outside ([`reactor`], [`clock`]); who looks after them ([`ticker`],
 //! [`doze`]), what is found there ([`wedge`], [`thread_state`], [`census`], [`outside`]) and reported
 //! ([`report`]); how it ends ([`registry`], [`tally`], [`closing`], [`stop`]); what tasks await
-//! ([`blocking`] on its [`pool`], [`io`], [`net`], [`time`], and `hyper` for libraries that want it so);
+//! ([`blocking`] on its [`pool`], [`io`], [`net`], [`time`], and `hyper` and `tokio_io` for libraries that want it so);
 //! the public runtime on top, with its [`config`] and [`metrics`], and who keeps a task alive on it
 //! ([`supervise`]); and small change ([`contain`] for panics, [`fork`] for forked processes, [`sync`] for
 //! the model checker, [`word`] for what fits a pointer).
@@ -167,6 +167,8 @@ pub mod net;
 pub mod time;
 #[cfg(all(feature = "hyper", not(paceline_loom)))]
 pub mod hyper;
+#[cfg(all(feature = "tokio-io", not(paceline_loom)))]
+mod tokio_io;
 
 #[cfg(not(paceline_loom))]
 mod runtime;
