@@ -17,8 +17,8 @@ mod traits;
 
 use std::thread;
 
-use paceline as ex;
 use futures_lite::future::{block_on, or};
+use paceline as ex;
 
 /// What only our executor promises is asked of no other.
 const PACELINE: bool = true;

@@ -12,10 +12,10 @@ mod home;
 mod local;
 mod races;
 
-use async_executor as ex;
+use paceline as ex;
 
 /// What only our executor promises is asked of no other.
-const PACELINE: bool = false;
+const PACELINE: bool = true;
 
 type Ex<'a> = ex::LocalExecutor<'a>;
 /// What several tasks of one executor can hold.
