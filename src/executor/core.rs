@@ -131,7 +131,9 @@ impl Core {
     /// From outside of all `run`s.
     fn inject(&self, runnable: Runnable) {
         self.injector.push(runnable);
-        self.sleepers.notify();
+        if !self.sleepers.notify() && runner::grows(self.injector.len()) {
+            self.sleepers.call_another();
+        }
     }
 
     pub(super) fn inject_many(&self, runnables: impl Iterator<Item = Runnable>) {
@@ -139,7 +141,9 @@ impl Core {
             Some(here) => runnables.for_each(|runnable| here.push(self, runnable)),
             None => {
                 self.injector.push_many(runnables);
-                self.sleepers.notify();
+                if !self.sleepers.notify() {
+                    self.sleepers.call_another();
+                }
             }
         }
     }

@@ -28,6 +28,11 @@ use crate::tally::Share;
 /// The most runnables that one look into the injector brings to a seat's queue.
 const MOST_INJECTED: usize = 128;
 
+/// Whether so many that wait are worth one more who comes, although one that was called has not come yet.
+pub(super) fn grows(waiting: usize) -> bool {
+    waiting >= 8 && waiting.is_power_of_two()
+}
+
 /// What others may look at, and take from.
 pub(super) struct Seat {
     pub(super) index: usize,
@@ -79,10 +84,10 @@ impl Seated {
     pub(super) fn scheduled(&self, core: &Core, runnable: Runnable, yields: bool) {
         if !yields {
             // Woken by the task that runs here.
-            match self.seat.slot.put(runnable) {
-                None => core.sleepers.notify(),
-                Some(displaced) => self.push(core, displaced),
+            if let Some(displaced) = self.seat.slot.put(runnable) {
+                self.queue.push(displaced);
             }
+            core.sleepers.notify();
         } else if self.queue.is_empty() {
             // The cell is empty: the loop looks into it before it runs anything.
             self.yielded.set(Some(runnable));
@@ -95,7 +100,9 @@ impl Seated {
     #[inline]
     pub(super) fn push(&self, core: &Core, runnable: Runnable) {
         self.queue.push(runnable);
-        core.sleepers.notify();
+        if !core.sleepers.notify() && grows(self.queue.len()) {
+            core.sleepers.call_another();
+        }
     }
 
     /// The task that just yielded, unless others are to go first.
@@ -287,11 +294,6 @@ impl<'e> Runner<'e> {
             main_is_next = false;
             let found = match seated.next(core) {
                 Next::Runnable(runnable) => Some(runnable),
-                // One that awaits many tasks, one by one, is polled after all that are ready.
-                Next::Nothing if self.signal.is_main_woken() => {
-                    main_is_next = true;
-                    continue;
-                }
                 Next::Nothing => self.search(),
                 Next::Due => {
                     if let (_, Some(runnable)) = seated.look_up(core) {
@@ -303,8 +305,12 @@ impl<'e> Runner<'e> {
                     return Poll::Pending;
                 }
             };
-            let found = found.map_or_else(|| self.rest(cx.waker()), Rest::Found);
-            match found {
+            if found.is_none() && self.signal.is_main_woken() {
+                // One that awaits many tasks, one by one, is polled after all that are ready.
+                main_is_next = true;
+                continue;
+            }
+            match found.map_or_else(|| self.rest(cx.waker()), Rest::Found) {
                 Rest::Found(runnable) => {
                     self.settle();
                     seated.run(runnable);
@@ -368,7 +374,7 @@ impl<'e> Runner<'e> {
         seated.cadence.pause();
         let mut peers = seated.peers.borrow_mut();
         peers.learn(self.core);
-        let found = peers.steal(seated);
+        let found = peers.take(seated);
         if found.is_some() || !self.called {
             return found;
         }
