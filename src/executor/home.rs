@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::cadence::Cadence;
 use crate::contain::contain;
+use crate::current;
 use crate::executor::local_task::Raw;
 use crate::executor::remote::Remote;
 use crate::executor::signal::Signal;
@@ -226,6 +227,7 @@ impl Home {
             self.push(task);
         }
         self.slice.begin();
+        current::begin_slice();
         self.pop().or_else(|| self.next_from_elsewhere())
     }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::cadence::Cadence;
+use crate::current;
 use crate::executor::core::{Asleep, Core};
 use crate::executor::peers::Peers;
 use crate::executor::signal::Signal;
@@ -128,16 +129,22 @@ impl Seated {
     }
 
     #[inline]
+    fn begin_slice(&self) {
+        self.slice.begin();
+        current::begin_slice();
+    }
+
+    #[inline]
     fn next(&self, core: &Core) -> Next {
         let due = self.cadence.is_due(self.seat.polls.get());
         if let Some(runnable) = self.take_yielded(core, !due) {
-            self.slice.begin();
+            self.begin_slice();
             return Next::Runnable(runnable);
         }
         if let Some(runnable) = self.next_in_slot(core) {
             return Next::Runnable(runnable);
         }
-        self.slice.begin();
+        self.begin_slice();
         if due {
             return Next::Due;
         }
