@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub(crate) injector: Injector<Runnable>,
     pub(crate) idle: Idle<Parked>,
     pub(crate) reactor: Arc<Reactor>,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Registry<Identity>,
     pub(crate) names: Names,
     pub(crate) outside: Outside,
     pub(crate) doze: Doze,

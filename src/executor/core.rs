@@ -57,7 +57,8 @@ pub(super) struct Core {
     /// Those that nobody has.
     free: Mutex<Vec<Box<Seated>>>,
     host: Mutex<Host>,
-    registry: Registry,
+    /// With nothing noted.
+    registry: Registry<()>,
     tally: Tally,
     closing: Closing,
 }
@@ -305,9 +306,9 @@ impl Scheduler for Core {
         self.closing.has_begun()
     }
 
-    fn register(&self, waker: &Waker, who: Identity) -> Option<Place> {
+    fn register(&self, waker: &Waker, _: Identity) -> Option<Place> {
         let shard = runner::here(self).map_or(0, |here| here.seat.index);
-        self.registry.insert(shard, waker, who)
+        self.registry.insert(shard, waker, ())
     }
 
     fn unregister(&self, place: Place) -> Waker {
