@@ -44,7 +44,7 @@ impl Shared {
     }
 
     pub(crate) fn census(&self, mains: &[Arc<dyn Main>]) -> Census {
-        let tasks = self.registry.tasks().into_iter();
+        let tasks = self.registry.notes().into_iter();
         Census {
             block_ons: mains.iter().map(|main| main.called_at()).collect(),
             tasks: tasks.filter_map(|who| self.names.look_up(who)).collect(),

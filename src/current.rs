@@ -88,6 +88,13 @@ pub(crate) fn with_lease<R>(use_it: impl FnOnce(Option<Lease<'_>>) -> R) -> R {
     use_it(lease(THIS.with(|this| this.shared.get())))
 }
 
+/// What an embedded executor polls next in this poll has a timeslice of its own, as the tasks of a worker
+/// have.
+#[inline]
+pub(crate) fn begin_slice() {
+    with_lease(|lease| lease.into_iter().for_each(Lease::begin_slice));
+}
+
 /// This thread holds that processor from now on, or none.
 pub(crate) fn set_processor(processor: Option<&Processor>) {
     THIS.with(|this| this.processor.set(processor.map_or(ptr::null(), ptr::from_ref)));

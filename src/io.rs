@@ -464,7 +464,7 @@ impl<T: AsDescriptor> Unpin for Async<T> {}
 
 impl<T: AsDescriptor> Async<T> {
     /// As [`poll_with`](Self::poll_with), for operations that want a mutable reference.
-    fn poll_with_mut<R>(
+    pub(crate) fn poll_with_mut<R>(
         &mut self,
         direction: Direction,
         cx: &mut Context<'_>,

@@ -87,7 +87,7 @@
 //! [`spin`]); what wakes them from outside ([`reactor`], [`clock`]); who looks after them ([`ticker`],
 //! [`doze`]), what is found there ([`wedge`], [`thread_state`], [`census`], [`outside`]) and reported
 //! ([`report`]); how it ends ([`registry`], [`tally`], [`closing`], [`stop`]); what tasks await
-//! ([`blocking`] on its [`pool`], [`io`], [`net`], [`time`], and `hyper` for libraries that want it so);
+//! ([`blocking`] on its [`pool`], [`io`], [`net`], [`time`], and `hyper` and `tokio_io` for libraries that want it so);
 //! the public runtime on top, with its [`config`] and [`metrics`], and who keeps a task alive on it
 //! ([`supervise`]); and small change ([`contain`] for panics, [`fork`] for forked processes, [`sync`] for
 //! the model checker, [`word`] for what fits a pointer).
@@ -167,6 +167,8 @@ pub mod net;
 pub mod time;
 #[cfg(all(feature = "hyper", not(paceline_loom)))]
 pub mod hyper;
+#[cfg(all(feature = "tokio-io", not(paceline_loom)))]
+mod tokio_io;
 
 #[cfg(not(paceline_loom))]
 mod runtime;
@@ -201,7 +203,9 @@ pub use metrics::{Metrics, WorkerMetrics};
 #[cfg(not(paceline_loom))]
 pub use report::{Census, ThreadState, Wedge};
 #[cfg(not(paceline_loom))]
-pub use runtime::{Builder, Enter, Handle, Runtime, block_on, spawn, spawn_named};
+pub use runtime::{
+    Builder, Enter, Handle, LocalRuntime, Runtime, block_on, spawn, spawn_local, spawn_named,
+};
 #[cfg(not(paceline_loom))]
 pub use task::{FallibleTask, JoinError, Task};
 #[cfg(not(paceline_loom))]

@@ -1,5 +1,6 @@
-//! The wakers of tasks that wait, so that a stopping runtime finds them.
+//! The wakers of tasks that wait, so that a scheduler's end finds them.
 //! A task that never waits is never here: until its first `Pending` it is in a queue.
+//! Knows nothing of what else is noted of a task; generic over that.
 
 use std::num::NonZeroU32;
 use std::task::Waker;
@@ -7,7 +8,6 @@ use std::task::Waker;
 use crossbeam_utils::CachePadded;
 use slab::Slab;
 
-use crate::identity::Identity;
 use crate::sync::{Mutex, lock};
 
 /// Where a task is registered.
@@ -17,24 +17,24 @@ pub(crate) struct Place {
     key: u32,
 }
 
-#[derive(Default)]
-struct Shard {
-    waiting: Slab<(Waker, Identity)>,
+struct Shard<N> {
+    waiting: Slab<(Waker, N)>,
     closed: bool,
 }
 
 /// One shard per processor: a task is put where it was first polled.
-pub(crate) struct Registry {
-    shards: Box<[CachePadded<Mutex<Shard>>]>,
+pub(crate) struct Registry<N> {
+    shards: Box<[CachePadded<Mutex<Shard<N>>>]>,
 }
 
-impl Registry {
+impl<N: Copy> Registry<N> {
     pub(crate) fn new(shards: usize) -> Self {
-        Registry { shards: (0..shards).map(|_| Default::default()).collect() }
+        let shard = || Mutex::new(Shard { waiting: Slab::new(), closed: false });
+        Registry { shards: (0..shards).map(|_| CachePadded::new(shard())).collect() }
     }
 
     /// None if the registry is closed: the task must see to its end itself.
-    pub(crate) fn insert(&self, shard: usize, waker: &Waker, who: Identity) -> Option<Place> {
+    pub(crate) fn insert(&self, shard: usize, waker: &Waker, note: N) -> Option<Place> {
         let waker = waker.clone();
         // Spare processors share the others' shards.
         let shard = shard % self.shards.len();
@@ -42,7 +42,7 @@ impl Registry {
         if entries.closed {
             return None;
         }
-        let key = entries.waiting.insert((waker, who));
+        let key = entries.waiting.insert((waker, note));
         drop(entries);
         let key = u32::try_from(key).expect("fewer than 2^32 waiting tasks");
         Some(Place { shard_plus_one: NonZeroU32::MIN.saturating_add(shard as u32), key })
@@ -55,12 +55,12 @@ impl Registry {
         lock(&self.shards[shard]).waiting.remove(place.key as usize).0
     }
 
-    /// Who is in.
-    pub(crate) fn tasks(&self) -> Vec<Identity> {
+    /// What is noted of those that are in.
+    pub(crate) fn notes(&self) -> Vec<N> {
         let shards = self.shards.iter().map(|shard| lock(shard));
         shards
             .flat_map(|entries| {
-                entries.waiting.iter().map(|(_, (_, who))| *who).collect::<Vec<_>>()
+                entries.waiting.iter().map(|(_, (_, note))| *note).collect::<Vec<_>>()
             })
             .collect()
     }
@@ -90,9 +90,10 @@ mod tests {
     fn a_closed_registry_takes_nobody_and_still_lets_them_out() {
         let registry = Registry::new(2);
         let waker = Waker::from(std::sync::Arc::new(Nobody));
-        let place = registry.insert(1, &waker, Identity::NOBODY).unwrap();
+        let place = registry.insert(1, &waker, 7).unwrap();
         assert_eq!(registry.close().len(), 1);
-        assert!(registry.insert(0, &waker, Identity::NOBODY).is_none());
+        assert!(registry.insert(0, &waker, 8).is_none());
+        assert_eq!(registry.notes(), [7]);
         assert!(registry.remove(place).will_wake(&waker));
         assert!(registry.close().is_empty());
         assert_eq!(size_of::<Option<Place>>(), 8);

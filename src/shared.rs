@@ -48,11 +48,15 @@ impl PartialEq for Parked {
     }
 }
 
-/// How threads come into being; the runtime's business.
-pub(crate) struct Starter {
-    /// A thread that works on the processor; it counts as searching.
-    pub(crate) worker: fn(&Arc<Shared>, usize) -> io::Result<()>,
-    pub(crate) ticker: fn(&Arc<Shared>) -> io::Result<()>,
+/// Who comes to work; the runtime's business.
+pub(crate) enum Starter {
+    Threads {
+        /// A thread that works on the processor; it counts as searching.
+        worker: fn(&Arc<Shared>, usize) -> io::Result<()>,
+        ticker: fn(&Arc<Shared>) -> io::Result<()>,
+    },
+    /// No thread is ever started: somebody is told, and comes to work or not.
+    Host(Box<dyn Fn() + Send + Sync>),
 }
 
 pub(crate) struct Shared {
@@ -61,7 +65,7 @@ pub(crate) struct Shared {
     pub(crate) injector: Injector<Runnable>,
     pub(crate) idle: Idle<Parked>,
     pub(crate) reactor: Arc<Reactor>,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Registry<Identity>,
     pub(crate) names: Names,
     pub(crate) outside: Outside,
     pub(crate) doze: Doze,
@@ -139,17 +143,48 @@ impl Shared {
     pub(crate) fn deliver(&self, wake: Wake<Parked>) -> io::Result<()> {
         let Wake { processor, thread, searching } = wake;
         let Some(thread) = thread else {
-            return match (self.starter.worker)(&self.arc(), processor) {
-                Ok(()) => {
-                    searching.send();
-                    Ok(())
-                }
-                Err(error) => self.do_without(processor, searching).ok_or(error),
-            };
+            return self.start(processor, searching);
         };
         searching.send();
         thread.0.send(&Mail::Processor(processor));
         Ok(())
+    }
+
+    fn start(&self, processor: usize, searching: Searching) -> io::Result<()> {
+        let worker = match &self.starter {
+            Starter::Threads { worker, .. } => worker,
+            Starter::Host(tell) => {
+                let _ = self.do_without(processor, searching);
+                tell();
+                return Ok(());
+            }
+        };
+        match worker(&self.arc(), processor) {
+            Ok(()) => {
+                searching.send();
+                Ok(())
+            }
+            Err(error) => self.do_without(processor, searching).ok_or(error),
+        }
+    }
+
+    /// To be called before this thread works for it.
+    ///
+    /// # Panics
+    /// If it was forked away from it, or cannot work for it.
+    #[track_caller]
+    pub(crate) fn check_entry(&self) {
+        self.origin.check();
+        assert!(
+            !self.is_local() || !crate::current::is_inside(self),
+            "`block_on` of a local runtime, or a turn, inside one of its own tasks: nobody else could run \
+             the others meanwhile. Await the future, or spawn it, instead"
+        );
+    }
+
+    /// Whether it works on nobody's but its host's thread.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.starter, Starter::Host(_))
     }
 
     /// No thread could be started for a processor. None if none has parked meanwhile either.
@@ -238,7 +273,10 @@ impl Shared {
         if self.ticker_started.swap(true, SeqCst) || self.stop.is_closing() {
             return true;
         }
-        let started = (self.starter.ticker)(&self.arc()).is_ok();
+        let started = match &self.starter {
+            Starter::Threads { ticker, .. } => ticker(&self.arc()).is_ok(),
+            Starter::Host(_) => false,
+        };
         if !started {
             // Where no thread could be had, the next one to ask tries again.
             self.ticker_started.store(false, SeqCst);

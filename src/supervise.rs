@@ -475,7 +475,7 @@ mod tests {
         let (task, line) = (Supervisor::new("worker").spawn(start), line!());
         told.recv().unwrap();
         let shared = &runtime.handle().shared;
-        let tasks = shared.registry.tasks().into_iter();
+        let tasks = shared.registry.notes().into_iter();
         let mut tasks: Vec<_> = tasks.filter_map(|who| shared.names.look_up(who)).collect();
         tasks.sort_by_key(|task| task.name.clone());
         let names: Vec<_> = tasks.iter().map(|task| task.name.as_deref().unwrap()).collect();

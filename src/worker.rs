@@ -115,6 +115,31 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Runs what there is to run, and wakes what the reactor has, without waiting for more. Stops when
+    /// `goes_on` says so.
+    pub(crate) fn take_turn(&self, goes_on: impl Fn() -> bool) {
+        self.acquire();
+        while let Some(lease) = self.lease().filter(|_| !self.shared.stop.is_closing()) {
+            match next(lease) {
+                Next::Runnable(runnable) => {
+                    settle(lease);
+                    lease.run(runnable);
+                }
+                Next::Due => self.deliver(lease),
+                Next::Nothing if lease.look_at_reactor() => self.deliver(lease),
+                Next::Nothing | Next::Surplus => break,
+            }
+            if !goes_on() {
+                break;
+            }
+        }
+        if let Some(lease) = self.lease() {
+            lease.take_yielded(false);
+            // Where nobody can be had, the work waits for the next turn.
+            let _ = give_up(lease);
+        }
+    }
+
     #[inline]
     fn lease(&self) -> Option<Lease<'a>> {
         current::lease(Arc::as_ptr(self.shared))

@@ -1,6 +1,6 @@
 //! The examples `echo`, `proxy` and `http`, run as processes, with clients that know nothing of
-//! paceline: what they answer, how they stop, their exit codes. And `supervisor` and `watchdog`: what
-//! they tell.
+//! paceline: what they answer, how they stop, their exit codes. And what those tell that need no clients:
+//! `supervisor`, `watchdog`, `tls_echo`, `websocket`.
 //!
 //! Cargo builds examples before it runs tests, but not if it was told to build one test only:
 //! `cargo test --test examples` runs the binaries that are there.
@@ -223,6 +223,28 @@ fn the_supervisor_keeps_its_worker_alive_until_that_panics_too_often() {
         assert_eq!(lines, expected);
         assert_eq!(stderr.matches("job 3 went wrong").count(), 1, "{stderr}");
         assert_eq!(stderr.matches("job 6 makes no sense").count(), 4, "{stderr}");
+    });
+}
+
+#[test]
+fn tls_brings_back_what_was_sent_and_refuses_a_server_of_another_name() {
+    watched("", || {
+        let (code, stdout, stderr) = output("tls_echo", &[]);
+        assert_eq!((code, &*stderr), (Some(0), ""), "{stdout}");
+        let lines: Vec<_> = stdout.lines().collect();
+        assert_eq!(lines.len(), 2, "{stdout}");
+        assert_eq!(lines[0], "tls_echo: TLSv1_3: 1048576 bytes came back as they were sent");
+        let refused = "tls_echo: as example.org: invalid peer certificate: ";
+        assert!(lines[1].starts_with(refused), "{stdout}");
+    });
+}
+
+#[test]
+fn web_sockets_bring_back_every_message() {
+    watched("", || {
+        let (code, stdout, stderr) = output("websocket", &[]);
+        let expected = "websocket: 40 messages of 10 clients came back as they were sent\n";
+        assert_eq!((code, &*stdout, &*stderr), (Some(0), expected, ""));
     });
 }
 

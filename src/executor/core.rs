@@ -57,7 +57,8 @@ pub(super) struct Core {
     /// Those that nobody has.
     free: Mutex<Vec<Box<Seated>>>,
     host: Mutex<Host>,
-    registry: Registry,
+    /// With nothing noted.
+    registry: Registry<()>,
     tally: Tally,
     closing: Closing,
 }
@@ -131,7 +132,9 @@ impl Core {
     /// From outside of all `run`s.
     fn inject(&self, runnable: Runnable) {
         self.injector.push(runnable);
-        self.sleepers.notify();
+        if !self.sleepers.notify() && runner::grows(self.injector.len()) {
+            self.sleepers.call_another();
+        }
     }
 
     pub(super) fn inject_many(&self, runnables: impl Iterator<Item = Runnable>) {
@@ -139,7 +142,9 @@ impl Core {
             Some(here) => runnables.for_each(|runnable| here.push(self, runnable)),
             None => {
                 self.injector.push_many(runnables);
-                self.sleepers.notify();
+                if !self.sleepers.notify() {
+                    self.sleepers.call_another();
+                }
             }
         }
     }
@@ -301,9 +306,9 @@ impl Scheduler for Core {
         self.closing.has_begun()
     }
 
-    fn register(&self, waker: &Waker, who: Identity) -> Option<Place> {
+    fn register(&self, waker: &Waker, _: Identity) -> Option<Place> {
         let shard = runner::here(self).map_or(0, |here| here.seat.index);
-        self.registry.insert(shard, waker, who)
+        self.registry.insert(shard, waker, ())
     }
 
     fn unregister(&self, place: Place) -> Waker {

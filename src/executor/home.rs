@@ -3,14 +3,15 @@
 //! Knows nothing of the loop that runs them; see [`crate::executor::local`].
 
 use std::cell::{Cell, RefCell};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::cadence::Cadence;
 use crate::contain::contain;
+use crate::current;
 use crate::executor::local_task::Raw;
 use crate::executor::remote::Remote;
 use crate::executor::signal::Signal;
-use crate::slice::{self, Slice};
+use crate::slice::Slice;
 use crate::sync::Arc;
 
 /// Who is called when there is something to do.
@@ -45,6 +46,7 @@ impl Listed {
 
 /// All but `remote` is the executor's thread's alone.
 pub(super) struct Home {
+    wake_slot: bool,
     slot: Cell<Option<Raw>>,
     first: Cell<Option<Raw>>,
     last: Cell<Option<Raw>>,
@@ -76,8 +78,9 @@ unsafe impl Send for Home {}
 unsafe impl Sync for Home {}
 
 impl Home {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(wake_slot: bool, timeslice: Duration) -> Arc<Self> {
         Arc::new(Home {
+            wake_slot,
             slot: Cell::new(None),
             first: Cell::new(None),
             last: Cell::new(None),
@@ -89,7 +92,7 @@ impl Home {
             has_listed: Cell::new(false),
             polls: Cell::new(0),
             cadence: Cadence::new(),
-            slice: Slice::new(slice::DEFAULT),
+            slice: Slice::new(timeslice),
             host: RefCell::new(None),
             remote: Remote::new(),
             taken: Cell::default(),
@@ -133,6 +136,8 @@ impl Home {
     pub(super) fn wake(&self, task: Raw) {
         if !self.polling.get() {
             self.push_and_call(task);
+        } else if !self.wake_slot {
+            self.push(task);
         } else if let Some(displaced) = self.slot.replace(Some(task)) {
             self.push(displaced);
         }
@@ -222,6 +227,7 @@ impl Home {
             self.push(task);
         }
         self.slice.begin();
+        current::begin_slice();
         self.pop().or_else(|| self.next_from_elsewhere())
     }
 

@@ -15,6 +15,7 @@ use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError};
 use crate::executor::home::{Home, Listed};
 use crate::executor::local_task::{self, Main};
 use crate::executor::signal::Signal;
+use crate::slice;
 use crate::sync::Arc;
 use crate::task::Task;
 
@@ -90,9 +91,15 @@ impl<'a> LocalExecutor<'a> {
         LocalExecutor { home: OnceCell::new(), marker: PhantomData }
     }
 
+    /// With or without a wake slot, and with slices of that length.
+    pub(crate) fn with(wake_slot: bool, timeslice: Duration) -> Self {
+        let home = OnceCell::from(Home::new(wake_slot, timeslice));
+        LocalExecutor { home, marker: PhantomData }
+    }
+
     #[inline]
     fn home(&self) -> &Arc<Home> {
-        self.home.get_or_init(Home::new)
+        self.home.get_or_init(|| Home::new(true, slice::DEFAULT))
     }
 
     /// Whether there are no unfinished tasks.

@@ -28,6 +28,8 @@ pub(super) struct Peers {
     seats: Vec<Arc<CachePadded<Seat>>>,
     /// Where to begin.
     turn: usize,
+    /// Seats with one runnable or two, and since when nobody has touched those.
+    seen: Vec<(Mark, Instant)>,
 }
 
 /// A seat with one runnable or two, at one moment.
@@ -66,16 +68,34 @@ impl Peers {
     }
 
     fn others(&self, own: usize) -> impl Iterator<Item = &Seat> {
-        let count = self.seats.len();
-        let others = (0..count).map(move |i| (self.turn + i) % count).filter(move |&i| i != own);
-        others.map(|i| &**self.seats[i])
+        self.seats.iter().map(|seat| &***seat).filter(move |seat| seat.index != own)
     }
 
-    /// Half of a queue that has more than one.
-    pub(super) fn steal(&mut self, own: &Seated) -> Option<Runnable> {
-        self.turn = self.turn.wrapping_add(1) % self.seats.len().max(1);
-        let mut others = self.others(own.seat.index);
-        others.find_map(|seat| (seat.stealer.len() > 1).then(|| seat.stealer.steal(&own.queue))?)
+    /// Half of a queue that has more than one; or one alone that nobody touched since a look before.
+    pub(super) fn take(&mut self, own: &Seated) -> Option<Runnable> {
+        let count = self.seats.len();
+        self.turn = (self.turn + 1) % count.max(1);
+        for seat in (0..count).map(|i| (self.turn + i) % count).filter(|&i| i != own.seat.index) {
+            let seat = &self.seats[seat];
+            if seat.stealer.len() > 1 {
+                let stolen = seat.stealer.steal(&own.queue);
+                if stolen.is_some() {
+                    return stolen;
+                }
+            }
+            let Some(mark) = Mark::of(seat) else { continue };
+            let now = Instant::now();
+            match self.seen.iter_mut().find(|(before, _)| before.seat == mark.seat) {
+                None => self.seen.push((mark, now)),
+                Some((before, since)) if *before == mark => {
+                    if now - *since >= PATIENCE {
+                        return seat.take_one();
+                    }
+                }
+                Some(entry) => *entry = (mark, now),
+            }
+        }
+        None
     }
 
     /// Looks on for a while, since somebody called, as long as others do anything.
@@ -85,29 +105,17 @@ impl Peers {
         own: &Seated,
         is_called: impl Fn() -> bool,
     ) -> Option<Runnable> {
-        let mut marks: Vec<(Mark, Instant)> = Vec::new();
         let (mut polls, mut moved) = (None, Instant::now());
         let found = spin::watch(WATCH, |now| {
-            if let Some(runnable) = own.injected(core).or_else(|| self.steal(own)) {
-                return Some(Some(runnable));
+            let found = own.injected(core).or_else(|| self.take(own));
+            if found.is_some() {
+                return Some(found);
             }
             let polls_now = self.others(own.seat.index).map(|seat| seat.polls.get()).sum::<u64>();
             if polls.replace(polls_now) != Some(polls_now) {
                 moved = now;
             }
-            for seat in self.others(own.seat.index) {
-                let Some(mark) = Mark::of(seat) else { continue };
-                match marks.iter_mut().find(|(before, _)| before.seat == mark.seat) {
-                    None => marks.push((mark, now)),
-                    Some((before, since)) if *before == mark => {
-                        if now - *since >= PATIENCE {
-                            return Some(seat.take_one());
-                        }
-                    }
-                    Some(entry) => *entry = (mark, now),
-                }
-            }
-            (now - moved >= PATIENCE || is_called()).then_some(None)
+            (now - moved > PATIENCE || is_called()).then_some(None)
         });
         found.flatten()
     }
@@ -115,7 +123,7 @@ impl Peers {
     /// The last look before a rest, after it is listed. What is put anywhere from then on calls it, so
     /// that only what was there already is to be run by somebody, or taken.
     pub(super) fn last_look(&mut self, core: &Core, own: &Seated) -> Option<Runnable> {
-        if let Some(runnable) = own.injected(core).or_else(|| self.steal(own)) {
+        if let Some(runnable) = own.injected(core).or_else(|| self.take(own)) {
             return Some(runnable);
         }
         let others = self.others(own.seat.index);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::cadence::Cadence;
+use crate::current;
 use crate::executor::core::{Asleep, Core};
 use crate::executor::peers::Peers;
 use crate::executor::signal::Signal;
@@ -27,6 +28,11 @@ use crate::tally::Share;
 
 /// The most runnables that one look into the injector brings to a seat's queue.
 const MOST_INJECTED: usize = 128;
+
+/// Whether so many that wait are worth one more who comes, although one that was called has not come yet.
+pub(super) fn grows(waiting: usize) -> bool {
+    waiting >= 8 && waiting.is_power_of_two()
+}
 
 /// What others may look at, and take from.
 pub(super) struct Seat {
@@ -79,10 +85,10 @@ impl Seated {
     pub(super) fn scheduled(&self, core: &Core, runnable: Runnable, yields: bool) {
         if !yields {
             // Woken by the task that runs here.
-            match self.seat.slot.put(runnable) {
-                None => core.sleepers.notify(),
-                Some(displaced) => self.push(core, displaced),
+            if let Some(displaced) = self.seat.slot.put(runnable) {
+                self.queue.push(displaced);
             }
+            core.sleepers.notify();
         } else if self.queue.is_empty() {
             // The cell is empty: the loop looks into it before it runs anything.
             self.yielded.set(Some(runnable));
@@ -95,7 +101,9 @@ impl Seated {
     #[inline]
     pub(super) fn push(&self, core: &Core, runnable: Runnable) {
         self.queue.push(runnable);
-        core.sleepers.notify();
+        if !core.sleepers.notify() && grows(self.queue.len()) {
+            core.sleepers.call_another();
+        }
     }
 
     /// The task that just yielded, unless others are to go first.
@@ -121,16 +129,22 @@ impl Seated {
     }
 
     #[inline]
+    fn begin_slice(&self) {
+        self.slice.begin();
+        current::begin_slice();
+    }
+
+    #[inline]
     fn next(&self, core: &Core) -> Next {
         let due = self.cadence.is_due(self.seat.polls.get());
         if let Some(runnable) = self.take_yielded(core, !due) {
-            self.slice.begin();
+            self.begin_slice();
             return Next::Runnable(runnable);
         }
         if let Some(runnable) = self.next_in_slot(core) {
             return Next::Runnable(runnable);
         }
-        self.slice.begin();
+        self.begin_slice();
         if due {
             return Next::Due;
         }
@@ -241,6 +255,9 @@ pub(super) struct Runner<'e> {
     called: bool,
 }
 
+// SAFETY: everything that it does takes it mutably; nothing can be done with a shared reference.
+unsafe impl Sync for Runner<'_> {}
+
 /// What a rest came to.
 enum Rest {
     Found(Runnable),
@@ -284,11 +301,6 @@ impl<'e> Runner<'e> {
             main_is_next = false;
             let found = match seated.next(core) {
                 Next::Runnable(runnable) => Some(runnable),
-                // One that awaits many tasks, one by one, is polled after all that are ready.
-                Next::Nothing if self.signal.is_main_woken() => {
-                    main_is_next = true;
-                    continue;
-                }
                 Next::Nothing => self.search(),
                 Next::Due => {
                     if let (_, Some(runnable)) = seated.look_up(core) {
@@ -300,8 +312,12 @@ impl<'e> Runner<'e> {
                     return Poll::Pending;
                 }
             };
-            let found = found.map_or_else(|| self.rest(cx.waker()), Rest::Found);
-            match found {
+            if found.is_none() && self.signal.is_main_woken() {
+                // One that awaits many tasks, one by one, is polled after all that are ready.
+                main_is_next = true;
+                continue;
+            }
+            match found.map_or_else(|| self.rest(cx.waker()), Rest::Found) {
                 Rest::Found(runnable) => {
                     self.settle();
                     seated.run(runnable);
@@ -365,7 +381,7 @@ impl<'e> Runner<'e> {
         seated.cadence.pause();
         let mut peers = seated.peers.borrow_mut();
         peers.learn(self.core);
-        let found = peers.steal(seated);
+        let found = peers.take(seated);
         if found.is_some() || !self.called {
             return found;
         }

@@ -3,8 +3,8 @@
 //!
 //! Who pushes something looks afterwards whether anybody sleeps; who goes to sleep is listed, and
 //! looks afterwards whether anything is there. At least one of them sees the other. One at a time is
-//! *called*: until it has looked ([`Sleepers::settle`]) the others sleep on, and then it calls the
-//! next one if there is more.
+//! *called*: until it has looked ([`Sleepers::settle`]) the others sleep on, unless what waits grows,
+//! and then it calls the next one if there is more.
 
 use crate::sync::atomic::{AtomicU32, Ordering::*, fence};
 use crate::sync::{Mutex, lock};
@@ -69,23 +69,33 @@ impl<S: Sleeper> Sleepers<S> {
         true
     }
 
-    /// After a push: calls somebody, if anybody sleeps and nobody has been called who will find it.
+    /// After a push: calls somebody, if anybody sleeps and nobody has been called who will find it. False
+    /// if somebody has been.
     #[inline]
-    pub(crate) fn notify(&self) {
+    pub(crate) fn notify(&self) -> bool {
         // Ordering E5: store-load; the push is before, the look at the sleepers after. Pairs with E4
         // and E6.
         fence(SeqCst);
         let word = self.word.load(Relaxed);
         if word >= ONE && word & CALLED == 0 {
-            self.call();
+            self.call(false);
+        }
+        word & CALLED == 0
+    }
+
+    /// Calls one more, although one has been called: it may not come for long.
+    #[cold]
+    pub(crate) fn call_another(&self) {
+        if self.word.load(Relaxed) >= ONE {
+            self.call(true);
         }
     }
 
     #[cold]
-    fn call(&self) {
+    fn call(&self, another: bool) {
         let mut called = Vec::new();
         let mut list = lock(&self.list);
-        if self.word.load(Relaxed) & CALLED != 0 {
+        if self.word.load(Relaxed) & CALLED != 0 && !another {
             return;
         }
         // Every host, and the one of the others that was the last to go to sleep.
@@ -96,11 +106,13 @@ impl<S: Sleeper> Sleepers<S> {
                     continue;
                 }
                 looks = Some(list.entries.remove(place).1);
-                self.word.fetch_sub(ONE - CALLED, Relaxed);
             } else {
                 called.push(list.entries.remove(place).1);
-                self.word.fetch_sub(ONE, Relaxed);
             }
+            self.word.fetch_sub(ONE, Relaxed);
+        }
+        if looks.is_some() {
+            self.word.fetch_or(CALLED, Relaxed);
         }
         drop(list);
         // Outside of the lock: they run a user's code.
@@ -110,8 +122,7 @@ impl<S: Sleeper> Sleepers<S> {
     /// Who was called has looked. It must look once more afterwards whether there is more, and
     /// [`notify`](Self::notify) if so, or be listed.
     pub(crate) fn settle(&self) {
-        let before = self.word.fetch_and(!CALLED, Relaxed);
-        debug_assert!(before & CALLED != 0, "somebody was called: {before}");
+        self.word.fetch_and(!CALLED, Relaxed);
         // Ordering E6: store-load; nobody counts as called before the last look. Pairs with E5.
         fence(SeqCst);
     }

@@ -187,7 +187,7 @@ macro_rules! stream {
 
             /// Reads into memory that need not be initialised; the count is how many bytes are,
             /// from the first on.
-            #[cfg_attr(not(feature = "hyper"), allow(dead_code))]
+            #[cfg_attr(not(any(feature = "hyper", feature = "tokio-io")), allow(dead_code))]
             #[inline]
             pub(crate) fn poll_read_uninit(
                 &self,

@@ -16,6 +16,38 @@
 //! [`TcpStream::connect`]); the socket it was asked of goes on working.
 //!
 //! Descriptors that this module does not know are what [`Async`](crate::Async) is for.
+//!
+//! # With tokio's traits
+//! With the feature `tokio-io`, streams, references to them, their halves and [`Async`](crate::Async)
+//! have tokio's `AsyncRead` and `AsyncWrite` as well, so that they can be handed to what is written for
+//! those. It takes the traits from tokio, and nothing of its runtime. A stream reads straight into
+//! tokio's buffers, which need not be initialised for that, and writes several buffers in one system
+//! call.
+//!
+//! A stream has a `shutdown` of its own ([`TcpStream::shutdown`]), so that tokio's, which shuts down
+//! writing, is `AsyncWriteExt::shutdown(&mut stream)`. Where extension traits of tokio and of futures are
+//! both in scope, `stream.read(..)` is ambiguous: import those of one kind, or write that out as well.
+//!
+//! ```
+//! # #[cfg(feature = "tokio-io")] {
+//! use paceline::net::{TcpListener, TcpStream};
+//! use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+//!
+//! paceline::block_on(async {
+//!     let listener = TcpListener::bind("127.0.0.1:0").await?;
+//!     let mut near = TcpStream::connect(listener.local_addr()?).await?;
+//!     let (far, _) = listener.accept().await?;
+//!     near.write_all(b"one\ntwo\n").await?;
+//!     AsyncWriteExt::shutdown(&mut near).await?;
+//!     let mut lines = BufReader::new(far).lines();
+//!     assert_eq!(lines.next_line().await?.as_deref(), Some("one"));
+//!     assert_eq!(lines.next_line().await?.as_deref(), Some("two"));
+//!     assert_eq!(lines.next_line().await?, None);
+//!     std::io::Result::Ok(())
+//! })?;
+//! # }
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 #[macro_use]
 mod macros;

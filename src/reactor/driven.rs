@@ -146,6 +146,12 @@ impl Reactor {
         Ok(self.poll.get().expect("just made"))
     }
 
+    /// The poller's own descriptor, which can be read from while it has events.
+    #[cfg(unix)]
+    pub(crate) fn descriptor(&self) -> io::Result<Borrowed<'_>> {
+        Ok(self.poll()?.descriptor())
+    }
+
     /// Ends a sleep in the poller; see [`crate::park`] for one in bed.
     pub(crate) fn notify(&self) {
         if let Some(poll) = self.poll.get() {
@@ -242,7 +248,8 @@ impl Reactor {
         }
     }
 
-    fn first_deadline(&self) -> u64 {
+    /// [`NEVER`] if no timer is armed; too early if the first was dropped.
+    pub(crate) fn first_deadline(&self) -> u64 {
         self.timers.iter().map(|shard| shard.earliest()).min().unwrap_or(NEVER)
     }
 

@@ -120,6 +120,12 @@ impl Poll {
         let _ = self.poller.notify();
     }
 
+    #[cfg(unix)]
+    pub(crate) fn descriptor(&self) -> Borrowed<'_> {
+        use std::os::fd::AsFd;
+        self.poller.as_fd()
+    }
+
     /// Waits for events, a notification, or the limit; it may return early. By one thread at a time.
     pub(crate) fn wait(&self, collected: &mut Collected, limit: Limit) -> io::Result<()> {
         if let Some(direct) = &self.direct {

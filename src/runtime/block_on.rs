@@ -117,7 +117,7 @@ fn give_up_or_panic(lease: Lease<'_>) {
 
 #[track_caller]
 pub(super) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output {
-    shared.origin.check();
+    shared.check_entry();
     let called_at = Location::caller();
     current::within(shared, |nested| drive(shared, future, called_at, nested))
 }
@@ -141,7 +141,9 @@ fn drive<F: Future>(
     let counted = Counted::begin(shared, &main);
     let mut future = pin!(future);
     let _leave = Leave(shared);
-    if !nested {
+    // Of a local runtime, this thread is the only one, whatever it has been doing.
+    let works = !nested || shared.is_local();
+    if works {
         worker.acquire();
     }
     loop {
@@ -169,10 +171,10 @@ fn drive<F: Future>(
             current::give_up_outer(give_up_or_panic);
         }
         waiting(counted.as_ref(), || {
-            if !nested {
+            if works {
                 worker.work();
             }
-            if nested || shared.stop.is_closing() {
+            if !works || shared.stop.is_closing() {
                 while !main.woken.load(Acquire) {
                     bed.sleep(None);
                 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::Runtime;
+use super::{LocalRuntime, Runtime};
 use crate::config::{
     Config, MAX_WORKERS, SPIN_VARIABLE, Spin, Ticker, WORKERS_VARIABLE, checked_spin, refuse,
     spin_from, workers_from,
@@ -181,6 +181,35 @@ impl Builder {
     /// # Errors
     /// If a setting is out of range: the message names it, its value, and what is accepted.
     pub fn build(self) -> io::Result<Runtime> {
+        Ok(Runtime::with(self.checked()?))
+    }
+
+    /// Makes a runtime of one thread, whichever calls its [`block_on`](LocalRuntime::block_on). It starts
+    /// no thread, not even a ticker: what concerns threads has no effect.
+    ///
+    /// # Errors
+    /// As [`build`](Builder::build). If `worker_threads` is set to other than 1, or a hook that a ticker
+    /// would call.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let runtime = paceline::Builder::new().timeslice(Duration::from_micros(50)).build_local()?;
+    /// assert_eq!(runtime.block_on(async { 1 + 2 }), 3);
+    /// assert!(paceline::Builder::new().worker_threads(2).build_local().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn build_local(mut self) -> io::Result<LocalRuntime> {
+        self.config.ticker = Ticker::Off;
+        match self.worker_threads.replace(1) {
+            None | Some(1) => Ok(LocalRuntime::with(self.checked()?)),
+            Some(count) => {
+                Err(refuse("worker_threads", count, "1 where the runtime is a local one"))
+            }
+        }
+    }
+
+    fn checked(self) -> io::Result<Config> {
         let Builder { mut config, worker_threads } = self;
         config.cpus = cpus();
         config.worker_threads = match worker_threads {
@@ -218,7 +247,7 @@ impl Builder {
                 return Err(refuse("ticker", config.ticker, &accepted));
             }
         }
-        Ok(Runtime::with(config))
+        Ok(config)
     }
 }
 

@@ -3,6 +3,7 @@
 mod block_on;
 mod builder;
 mod handle;
+mod local;
 mod threads;
 
 use std::future::Future;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 pub use builder::Builder;
 pub use handle::{Enter, Handle};
+pub use local::{LocalRuntime, spawn_local};
 
 use crate::current;
 use crate::identity::TaskInfo;

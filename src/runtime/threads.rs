@@ -15,7 +15,7 @@ use crate::worker::Worker;
 /// Handles of threads that have ended, kept to be joined in the end.
 const SPARE_HANDLES: usize = 64;
 
-pub(super) const STARTER: Starter = Starter { worker: start_worker, ticker: start_ticker };
+pub(super) const STARTER: Starter = Starter::Threads { worker: start_worker, ticker: start_ticker };
 
 fn start_worker(shared: &Arc<Shared>, processor: usize) -> io::Result<()> {
     let config = &shared.config;
