@@ -458,6 +458,12 @@ mod models {
         });
     }
 
+    /// The handle was dropped by the owner, a waker goes elsewhere while the task ends.
+    #[test]
+    fn an_end_without_other_references_frees_after_all_others_have_let_go() {
+        Stage::model(2, |stage| vec![beside(stage, Stage::release)]);
+    }
+
     /// The handle is dropped elsewhere while the task ends.
     #[test]
     fn an_abandoned_output_is_dropped_exactly_once() {
