@@ -343,6 +343,14 @@ impl Home {
         }
     }
 
+    /// The host is here, and need not be called.
+    pub(super) fn disarm(&self) {
+        let host = self.host.borrow().clone();
+        if let Some(host) = host {
+            self.unlist(&host);
+        }
+    }
+
     pub(super) fn call_host(&self) {
         let host = self.host.borrow().clone();
         if let Some(host) = host {

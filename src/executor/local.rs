@@ -244,6 +244,7 @@ impl<'a> LocalExecutor<'a> {
     /// ```
     pub fn run_until_stalled(&self, budget: Duration) -> bool {
         let home = self.home();
+        home.disarm();
         let _turn = Turn::begin(home);
         let begun = Instant::now();
         loop {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -234,6 +234,69 @@ fn an_output_that_nobody_wants_is_dropped_once_wherever() {
 }
 
 #[test]
+fn futures_and_outputs_of_any_size_and_alignment_are_kept_where_they_belong() {
+    #[repr(align(256))]
+    struct Aligned(u8);
+    fn is_aligned(value: &Aligned) -> bool {
+        std::ptr::from_ref(value).addr() % 256 == 0
+    }
+    let executor = LocalExecutor::new();
+    let small = executor.spawn(std::future::ready(()));
+    let output = executor.spawn(async { Aligned(1) });
+    let inner = Aligned(2);
+    let future = executor.spawn(async move {
+        yield_now().await;
+        (is_aligned(&inner), inner.0)
+    });
+    let large = executor.spawn(async { [7u8; 4096] });
+    block_on(executor.run(async {
+        small.await;
+        let output = output.await;
+        assert!(is_aligned(&output) && output.0 == 1);
+        assert_eq!(future.await, (true, 2));
+        assert_eq!(large.await[4095], 7);
+    }));
+}
+
+#[test]
+fn a_leaked_run_is_in_nobodys_way() {
+    /// Leaked, but not lost to who looks for leaks.
+    static KEPT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+    let executor = LocalExecutor::new();
+    let (sender, receiver) = mpsc::channel();
+    let mut run = Box::pin(executor.run(given_away(sender)));
+    assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    // SAFETY: it is not moved, and its memory is never given back.
+    let run = unsafe { Pin::into_inner_unchecked(run) };
+    KEPT.store(Box::into_raw(run).cast(), SeqCst);
+    let waker = receiver.recv().unwrap();
+    let there = waker.clone();
+    elsewhere(move || there.wake());
+    assert!(executor.is_empty());
+    drop(executor);
+    elsewhere(|| waker.wake());
+}
+
+#[test]
+fn a_main_future_is_woken_from_elsewhere_through_another_run() {
+    let executor = LocalExecutor::new();
+    let (sender, receiver) = mpsc::channel();
+    let woken = std::sync::Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let mut cx = Context::from_waker(&waker);
+    let mut first = Box::pin(executor.run(given_away(sender)));
+    assert!(first.as_mut().poll(&mut cx).is_pending());
+    let mut second = Box::pin(executor.run(pending::<()>()));
+    assert!(second.as_mut().poll(&mut cx).is_pending());
+    let main = receiver.recv().unwrap();
+    elsewhere(|| main.wake());
+    assert_eq!(woken.0.load(SeqCst), 1);
+    assert!(second.as_mut().poll(&mut cx).is_pending());
+    assert_eq!(woken.0.load(SeqCst), 2);
+    assert!(first.as_mut().poll(&mut cx).is_ready());
+}
+
+#[test]
 fn wakers_and_handles_outlive_the_executor() {
     let executor = LocalExecutor::new();
     let (sender, receiver) = mpsc::channel();
@@ -245,7 +308,7 @@ fn wakers_and_handles_outlive_the_executor() {
     other.wake_by_ref();
     waker.wake();
     elsewhere(move || {
-        other.clone().wake();
+        drop(other.clone());
         other.wake();
         assert!(task.is_finished());
         assert_eq!(block_on(task.fallible()), None);

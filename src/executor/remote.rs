@@ -121,3 +121,71 @@ impl<T, C> Remote<T, C> {
         }
     }
 }
+
+#[cfg(all(test, not(paceline_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_who_looks_and_one_who_tells_are_called_and_nobody_is_where_there_is_something() {
+        let remote = Remote::new();
+        for who in ["one", "host", "two", "one"] {
+            assert!(remote.list(who, |one, other| one == other));
+        }
+        let is_host = |who: &&str| *who == "host";
+        let mut called = Vec::new();
+        remote.leave(1, is_host).for_each(|who| called.push(who));
+        assert_eq!(called, ["two", "host"]);
+        assert!(!remote.list("two", |one, other| one == other));
+        let (rest, more) = remote.next_listed(is_host);
+        rest.for_each(|who| called.push(who));
+        assert_eq!((called.len(), more, remote.seems_empty()), (3, false, false));
+        let mut entries = Vec::new();
+        remote.take(&mut entries);
+        assert_eq!((entries, remote.seems_empty()), (vec![1], true));
+    }
+}
+
+#[cfg(all(test, paceline_loom))]
+mod models {
+    use super::*;
+    use crate::sync::Arc;
+
+    /// Something is left while the one who would take it goes to rest: it is called, or it sees it.
+    #[test]
+    fn what_is_left_beside_a_listing_is_seen_or_called_for() {
+        loom::model(|| {
+            let remote = Arc::new(Remote::new());
+            let other = {
+                let remote = remote.clone();
+                loom::thread::spawn(move || {
+                    let mut called = 0;
+                    remote.leave((), |()| false).for_each(|()| called += 1);
+                    called
+                })
+            };
+            let rests = remote.list((), |(), ()| true);
+            assert_eq!(other.join().unwrap(), usize::from(rests));
+        });
+    }
+
+    /// Something is left while the inbox is emptied: what stays shows.
+    #[test]
+    fn what_is_left_beside_a_take_shows() {
+        loom::model(|| {
+            let remote = Arc::new(Remote::<(), ()>::new());
+            let other = {
+                let remote = remote.clone();
+                loom::thread::spawn(move || {
+                    for _ in 0..2 {
+                        remote.leave((), |()| false).for_each(drop);
+                    }
+                })
+            };
+            let mut taken = Vec::new();
+            remote.take(&mut taken);
+            other.join().unwrap();
+            assert_eq!(remote.seems_empty(), taken.len() == 2);
+        });
+    }
+}
