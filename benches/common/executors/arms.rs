@@ -111,18 +111,23 @@ macro_rules! executor_arms {
     };
 }
 
+executor_arms!(Paceline, PacelineLocal, "paceline", paceline);
 executor_arms!(AsyncExecutor, AsyncLocal, "async-executor", async_executor);
 
 /// In the order of the table's lines.
 macro_rules! shared_arms {
     ($start:ident!($($arguments:tt)*)) => {
-        &[$start!(AsyncExecutor, $($arguments)*)]
+        &[$start!(Paceline, $($arguments)*), $start!(AsyncExecutor, $($arguments)*)]
     };
 }
 
 macro_rules! local_arms {
     ($start:ident!($($arguments:tt)*)) => {
-        &[$start!(AsyncLocal, $($arguments)*), $start!(TokioLocal, $($arguments)*)]
+        &[
+            $start!(PacelineLocal, $($arguments)*),
+            $start!(AsyncLocal, $($arguments)*),
+            $start!(TokioLocal, $($arguments)*),
+        ]
     };
 }
 
