@@ -92,7 +92,9 @@ pub(crate) fn with_lease<R>(use_it: impl FnOnce(Option<Lease<'_>>) -> R) -> R {
 /// have.
 #[inline]
 pub(crate) fn begin_slice() {
-    with_lease(|lease| lease.into_iter().for_each(Lease::begin_slice));
+    if THIS.with(|this| !this.processor.get().is_null()) {
+        with_lease(|lease| lease.into_iter().for_each(Lease::begin_slice));
+    }
 }
 
 /// This thread holds that processor from now on, or none.

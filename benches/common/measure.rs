@@ -56,6 +56,28 @@ pub fn measured(ops: u64, work: impl FnOnce()) -> Sample {
     }
 }
 
+/// Lets each arm have a round, in turning order, again and again. The first time warms up, and counts if
+/// there is no other. Gives the samples of each arm, and how many operations there were, warm-up and all.
+pub fn interleaved<A>(
+    arms: &mut [A],
+    rounds: usize,
+    mut round_of: impl FnMut(&mut A) -> Sample,
+) -> (Vec<Vec<Sample>>, u64) {
+    let mut samples = vec![Vec::new(); arms.len()];
+    let mut operations = 0;
+    for round in 0..=rounds {
+        for turn in 0..arms.len() {
+            let arm = (round + turn) % arms.len();
+            let sample = round_of(&mut arms[arm]);
+            operations += sample.ops;
+            if round > 0 || rounds == 0 {
+                samples[arm].push(sample);
+            }
+        }
+    }
+    (samples, operations)
+}
+
 /// CPU time and voluntary context switches of this process so far.
 #[cfg(unix)]
 fn usage() -> (Duration, u64) {

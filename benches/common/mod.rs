@@ -3,6 +3,7 @@
 
 pub mod arms;
 pub mod channel;
+pub mod choice;
 pub mod measure;
 pub mod net;
 pub mod workloads;

@@ -161,12 +161,12 @@ impl Seated {
         core.injector.pop(share, |runnable| self.queue.push(runnable))
     }
 
-    /// Every so many polls: the oldest injected runnable alone.
+    /// Every so many polls, what was injected has its turn.
     #[cold]
     fn look_up(&self, core: &Core) -> (Instant, Option<Runnable>) {
         let now = Instant::now();
         self.cadence.look_up(now, self.seat.polls.get());
-        (now, core.injector.pop(|_| 0, |_| ()))
+        (now, self.injected(core))
     }
 
     #[inline]

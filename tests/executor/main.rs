@@ -26,6 +26,8 @@ const PACELINE: bool = true;
 type Ex<'a> = ex::Executor<'a>;
 /// What several tasks of one executor can hold.
 type Shared<T> = std::sync::Arc<T>;
+/// A future that one of them can hold.
+type Held = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How a thread drives an executor.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use futures::channel::oneshot;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use futures_lite::future::{block_on, zip};
 use paceline::net::{TcpListener, TcpStream};
-use paceline::time::sleep;
+use paceline::time::{sleep, timeout};
 
 use crate::common::{on_each, watched};
 use crate::either::{Puppet, idle_run, yields};
@@ -360,6 +360,67 @@ fn tasks_of_a_runtime_and_of_an_embedded_executor_wake_each_other() {
                 task.await;
             }
         }));
+    });
+}
+
+/// What a runtime has for its tasks: each does its work in embedded ones, too.
+async fn uses_what_runtimes_have(ex: &Ex<'_>) {
+    let task = |i: usize| async move {
+        for _ in 0..i % 5 {
+            paceline::yield_now().await;
+            paceline::yield_if_due().await;
+        }
+        let unblocked = paceline::unblock(move || i).await;
+        let in_place = paceline::block_in_place(|| 1);
+        let in_time = timeout(Duration::from_secs(60), async { 1 }).await.unwrap();
+        let too_late = timeout(Duration::from_millis(1), pending::<()>()).await.is_err();
+        unblocked + in_place + in_time + usize::from(too_late)
+    };
+    let mut tasks = Vec::new();
+    ex.spawn_many((0..50).map(task), &mut tasks);
+    let main = async {
+        for (i, task) in tasks.into_iter().enumerate() {
+            assert_eq!(task.await, i + 3);
+        }
+    };
+    ex.run(main).await;
+}
+
+#[test]
+fn embedded_tasks_use_what_runtimes_have() {
+    watched("in a foreign block_on", || block_on(uses_what_runtimes_have(&Ex::new())));
+    on_each(|runtime| {
+        runtime.block_on(uses_what_runtimes_have(&Ex::new()));
+        let task = runtime.spawn(async { uses_what_runtimes_have(&Ex::new()).await });
+        runtime.block_on(task);
+    });
+}
+
+#[test]
+fn an_embedded_task_spawns_on_the_runtime_that_runs_it_and_awaits_it() {
+    on_each(|runtime| {
+        let ex = Ex::new();
+        let tasks: Vec<_> = (0..100)
+            .map(|i| {
+                let handle = runtime.handle().clone();
+                ex.spawn(async move {
+                    let here = handle.spawn(async move {
+                        paceline::yield_now().await;
+                        i
+                    });
+                    yields(i % 3).await;
+                    here.await
+                })
+            })
+            .collect();
+        let sum = runtime.block_on(ex.run(async {
+            let mut sum = 0;
+            for task in tasks {
+                sum += task.await;
+            }
+            sum
+        }));
+        assert_eq!(sum, 4_950);
     });
 }
 

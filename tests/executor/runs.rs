@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_lite::future::{block_on, or};
 
 use crate::common::{until, watched};
+use crate::either::runs::leaves_the_rest_to_an_idle_run;
 use crate::either::{Puppet, idle_run, poll_idly, yields};
 use crate::{Drive, Ex, PACELINE, driven};
 
@@ -178,6 +179,15 @@ fn of_two_threads_that_run_one_leaves_and_the_other_goes_on() {
                 tasks.into_iter().for_each(block_on);
             });
         }
+    });
+}
+
+#[test]
+fn an_idle_run_is_woken_for_what_others_leave_on_another_thread() {
+    watched("", || {
+        leaves_the_rest_to_an_idle_run(|idle| {
+            thread::scope(|scope| scope.spawn(|| idle.settle().is_pending()).join().unwrap())
+        });
     });
 }
 

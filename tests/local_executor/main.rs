@@ -20,3 +20,5 @@ const PACELINE: bool = true;
 type Ex<'a> = ex::LocalExecutor<'a>;
 /// What several tasks of one executor can hold.
 type Shared<T> = std::rc::Rc<T>;
+/// A future that one of them can hold.
+type Held = std::pin::Pin<Box<dyn Future<Output = ()>>>;

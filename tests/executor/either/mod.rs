@@ -6,7 +6,7 @@ mod fair;
 mod panics;
 mod polls;
 mod races;
-mod runs;
+pub mod runs;
 mod shape;
 mod wakes;
 

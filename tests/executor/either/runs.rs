@@ -2,12 +2,14 @@
 
 use std::future::{Future, pending};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
+use futures::channel::oneshot;
 use futures_lite::future::{block_on, or, zip};
 
 use super::{Ex, PACELINE, Puppet, Shared, assert_works, idle_run, tick_all, yields};
+use crate::Held;
 use crate::common::watched;
 
 /// How far a `run` has come when it is given up.
@@ -266,6 +268,70 @@ fn a_run_and_a_tick_get_everything_done_together() {
         block_on(zip(ticks, ex.run(main)));
         assert!(ex.is_empty());
     });
+}
+
+/// Who polls what wakes and spawns.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    TryTick,
+    Tick,
+    Run,
+    /// It is the future of `run`.
+    Main,
+}
+
+/// While that is under way, another `run` is polled (by `settle`) and idle; it is woken afterwards, and does
+/// the rest.
+pub fn leaves_the_rest_to_an_idle_run(settle: fn(&mut Puppet<Held>) -> bool) {
+    for by in [By::TryTick, By::Tick, By::Run, By::Main] {
+        for (wakes, spawns) in [(true, false), (false, true), (true, true)] {
+            let ex = Shared::new(Ex::new());
+            let (wake, woken) = oneshot::channel::<()>();
+            let waits = ex.spawn(async move { _ = woken.await });
+            tick_all(&ex);
+            let runs = ex.clone();
+            let idle = async move { runs.run(pending::<()>()).await };
+            let idle = Shared::new(Mutex::new(Puppet::new(Box::pin(idle) as Held)));
+            let (inner, other) = (ex.clone(), idle.clone());
+            let wakes_and_spawns = async move {
+                assert!(settle(&mut other.lock().unwrap()));
+                if spawns {
+                    inner.spawn(yields(1)).detach();
+                }
+                let mut wake = Some(wake);
+                if wakes {
+                    wake.take().unwrap().send(()).unwrap();
+                }
+                wake
+            };
+            let _not_yet = match by {
+                By::TryTick => {
+                    let task = ex.spawn(wakes_and_spawns);
+                    assert!(ex.try_tick());
+                    block_on(task)
+                }
+                By::Tick => {
+                    let task = ex.spawn(wakes_and_spawns);
+                    block_on(ex.tick());
+                    block_on(task)
+                }
+                By::Run => block_on(ex.run(ex.spawn(wakes_and_spawns))),
+                By::Main => block_on(ex.run(wakes_and_spawns)),
+            };
+            let mut idle = idle.lock().unwrap();
+            assert!(idle.is_woken() || ex.is_empty(), "by {by:?}, {wakes}, {spawns}");
+            assert!(settle(&mut idle));
+            assert_eq!(waits.is_finished(), wakes, "by {by:?}, {wakes}, {spawns}");
+            drop(waits);
+            assert!(settle(&mut idle));
+            assert!(ex.is_empty(), "by {by:?}, {wakes}, {spawns}");
+        }
+    }
+}
+
+#[test]
+fn an_idle_run_is_woken_for_what_others_on_its_thread_leave() {
+    watched("", || leaves_the_rest_to_an_idle_run(|idle| idle.settle().is_pending()));
 }
 
 #[test]
