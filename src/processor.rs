@@ -233,7 +233,7 @@ impl Processors {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Processor> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Processor> + Clone {
         self.own.iter().chain(self.spare.iter().map_while(|spare| spare.get().map(Box::as_ref)))
     }
 }

@@ -49,7 +49,7 @@ impl Scheduler for Shared {
     #[inline]
     unsafe fn leave(this: *const Self) {
         match current::lease(this) {
-            Some(lease) => lease.processor.open.share.add(-1),
+            Some(lease) => lease.processor.open.share.remove(),
             // SAFETY: alive until it has left, by the caller's promise.
             None => drop(unsafe { &*this }.stop.leave()),
         }

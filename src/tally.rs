@@ -12,23 +12,34 @@ use crate::sync::atomic::{AtomicI64, Ordering::*};
 /// Far above any number of futures that one machine holds, and 2^22 of them fit the word.
 const OPEN: i64 = 1 << 40;
 
-/// One processor's part: what its holders added and removed. May be negative.
-pub(crate) struct Share(AtomicI64);
+/// One processor's part: what its holders added and removed, each a count of its own, so that who reads
+/// what was removed first, and what was added last, never misses what is alive.
+pub(crate) struct Share {
+    added: AtomicI64,
+    removed: AtomicI64,
+}
 
 impl Share {
     pub(crate) fn new() -> Self {
-        Share(AtomicI64::new(0))
+        Share { added: AtomicI64::new(0), removed: AtomicI64::new(0) }
     }
 
-    /// One more or one less; only by the processor's holder.
+    /// One more; only by the processor's holder.
     #[inline]
-    pub(crate) fn add(&self, change: i64) {
+    pub(crate) fn add(&self) {
         // Single writer: holders follow one another through the idle list's lock or by mail.
-        self.0.store(self.0.load(Relaxed) + change, Relaxed);
+        self.added.store(self.added.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// One less; only by the processor's holder. It may have been added elsewhere.
+    #[inline]
+    pub(crate) fn remove(&self) {
+        // Ordering T3: release; pairs with the acquire in `alive`: who sees it removed sees it added.
+        self.removed.store(self.removed.load(Relaxed) + 1, Release);
     }
 
     fn read(&self) -> i64 {
-        self.0.load(Relaxed)
+        self.added.load(Relaxed) - self.removed.load(Relaxed)
     }
 }
 
@@ -79,14 +90,22 @@ impl Tally {
         self.rest.load(Acquire) == 0
     }
 
-    /// How many futures are alive, of which `shares` are the processors'; inexact while they run.
-    pub(crate) fn alive<'a>(&self, shares: impl Iterator<Item = &'a Share>) -> usize {
-        let rest = self.rest.load(Relaxed);
+    /// How many futures are alive, of which `shares` are the processors'. Inexact while they run, but not
+    /// zero as long as there is one.
+    pub(crate) fn alive<'a>(&self, shares: impl Iterator<Item = &'a Share> + Clone) -> usize {
+        // Ordering T3: acquire, in this order: whoever was added in one place and is seen removed in
+        // another was added before.
+        let removed: i64 = shares.clone().map(|share| share.removed.load(Acquire)).sum();
+        let rest = self.rest.load(Acquire);
         let folded = (rest + OPEN / 2).rem_euclid(OPEN) - OPEN / 2;
         // A folded share was added to the rest and is not told apart: while a runtime stops, this is
         // an estimate.
-        let open: i64 = if rest >= OPEN / 2 { shares.map(Share::read).sum() } else { 0 };
-        (folded + open).max(0) as usize
+        let open: i64 = if rest >= OPEN / 2 {
+            shares.map(|share| share.added.load(Relaxed)).sum()
+        } else {
+            removed
+        };
+        (folded + open - removed).max(0) as usize
     }
 }
 
@@ -98,9 +117,10 @@ mod tests {
     fn ends_once_and_lets_nobody_in_afterwards() {
         let (tally, share) = (Tally::new(1), Share::new());
         assert!(tally.enter());
-        share.add(2);
+        share.add();
+        share.add();
         assert_eq!(tally.alive([&share].into_iter()), 3);
-        share.add(-1);
+        share.remove();
         assert!(!tally.leave() && !tally.leave(), "a rest may be below what the shares hold");
         assert!(!tally.is_over());
         assert!(tally.fold(&share));
@@ -120,7 +140,7 @@ mod models {
         loom::model(|| {
             let tally = Arc::new(Tally::new(1));
             let share = Share::new();
-            share.add(1);
+            share.add();
             let elsewhere = {
                 let tally = tally.clone();
                 loom::thread::spawn(move || {

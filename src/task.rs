@@ -551,7 +551,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    lease.processor.open.share.add(1);
+    lease.processor.open.share.add();
     let identity = lease.shared.names.identify(info);
     // SAFETY: the future borrows nothing.
     let (runnable, task) = unsafe { build::<Shared, _>(lease.shared, identity, future) };

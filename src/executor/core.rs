@@ -97,9 +97,10 @@ impl Core {
         F: Future + Send,
         F::Output: Send,
     {
+        let here = runner::here(self);
         // SAFETY: as the caller promises.
-        let (runnable, task) = unsafe { self.counted(at, future) };
-        match runner::here(self) {
+        let (runnable, task) = unsafe { self.counted(here, at, future) };
+        match here {
             Some(here) => here.push(self, runnable),
             None => self.inject(runnable),
         }
@@ -111,6 +112,7 @@ impl Core {
     #[inline]
     pub(super) unsafe fn counted<F>(
         &self,
+        here: Option<&Seated>,
         at: &'static Location<'static>,
         future: F,
     ) -> (Runnable, Task<F::Output>)
@@ -118,8 +120,8 @@ impl Core {
         F: Future + Send,
         F::Output: Send,
     {
-        match runner::here(self) {
-            Some(here) => here.seat.share.add(1),
+        match here {
+            Some(here) => here.seat.share.add(),
             None => {
                 let counted = self.tally.enter();
                 debug_assert!(counted, "an executor that is there has not ended");
@@ -183,17 +185,19 @@ impl Core {
             self.injector.push_many(left.into_iter());
             self.sleepers.notify();
         }
-        lock(&self.free).push(seated);
+        // The first ones are taken again first: nobody looks through many that are empty.
+        let mut free = lock(&self.free);
+        let place = free.partition_point(|other| other.seat.index > seated.seat.index);
+        free.insert(place, seated);
     }
 
-    /// Adds the seats that `known` lacks.
+    /// All seats but the first ones.
     #[cold]
-    pub(super) fn learn_seats(&self, known: &mut Vec<Arc<CachePadded<Seat>>>) {
-        let seats = lock(&self.seats);
-        known.extend(seats.iter().skip(known.len()).cloned());
+    pub(super) fn seats_from(&self, first: usize) -> Vec<Arc<CachePadded<Seat>>> {
+        lock(&self.seats)[first..].to_vec()
     }
 
-    /// Whether anything waits to be run, in whosever seat.
+    /// Whether anything waits to be run where others find it.
     pub(super) fn has_work(&self) -> bool {
         !self.injector.is_empty() || lock(&self.seats).iter().any(|seat| seat.holds_work())
     }
@@ -222,7 +226,7 @@ impl Core {
     pub(super) fn try_tick(&self) -> bool {
         let Some(runnable) = self.any_runnable() else { return false };
         self.pass_on();
-        runnable.run();
+        runner::tick(runnable);
         true
     }
 
@@ -230,7 +234,7 @@ impl Core {
         let mut tick = Tick { core: self, listed: None };
         let runnable = poll_fn(|cx| tick.poll(cx)).await;
         drop(tick);
-        runnable.run();
+        runner::tick(runnable);
     }
 
     /// Sets who is told that there is something to run again.
@@ -240,7 +244,7 @@ impl Core {
         drop(before);
         self.host_sleeps();
         if self.has_work() && self.host_is_awake() {
-            callback();
+            contain(|| callback());
         }
     }
 
@@ -321,7 +325,7 @@ impl Scheduler for Core {
     #[inline]
     unsafe fn leave(this: *const Self) {
         match runner::here(this) {
-            Some(here) => here.seat.share.add(-1),
+            Some(here) => here.seat.share.remove(),
             None => {
                 // SAFETY: alive until it has left, by the caller's promise.
                 let hold = unsafe { hold(this) };

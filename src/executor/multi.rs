@@ -10,7 +10,7 @@ use std::ptr;
 use std::time::Duration;
 
 use crate::executor::core::Core;
-use crate::executor::runner::Runner;
+use crate::executor::runner::{self, Runner};
 use crate::shared::Runnable;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicPtr, Ordering::*};
@@ -23,7 +23,7 @@ use crate::task::Task;
 /// takes from the others' when it has nothing to do. Tasks may borrow what outlives the executor.
 ///
 /// It has async-executor's names and promises: a program that was written for that crate compiles with
-/// another `use`. It has no reactor: [timers](crate::time) and [sockets](crate::net) that its tasks use
+/// another `use`, but for its feature `static`. It has no reactor: [timers](crate::time) and [sockets](crate::net) that its tasks use
 /// belong to the runtime whose thread polls them, else to the default one.
 ///
 /// **Dropping it cancels every task:** all futures are dropped by the time that `drop` returns. The
@@ -159,8 +159,9 @@ impl<'a> Executor<'a> {
         let at = Location::caller();
         let mut batch = Batch { core: self.core(), runnables: Vec::new() };
         handles.extend(futures.into_iter().map(|future| {
+            let here = runner::here(batch.core);
             // SAFETY: as in `spawn`.
-            let (runnable, task) = unsafe { batch.core.counted(at, future) };
+            let (runnable, task) = unsafe { batch.core.counted(here, at, future) };
             batch.runnables.push(runnable);
             if batch.runnables.len() == BATCH {
                 batch.core.inject_many(batch.runnables.drain(..));
@@ -169,7 +170,8 @@ impl<'a> Executor<'a> {
         }));
     }
 
-    /// Runs one task that is scheduled, wherever it waits. False if there is none.
+    /// Runs one task that is scheduled, wherever it waits. False if there is none, or if another thread is
+    /// just taking what there is.
     ///
     /// # Examples
     /// ```
@@ -192,8 +194,8 @@ impl<'a> Executor<'a> {
 
     /// Runs tasks until `future` is ready, and gives its output.
     ///
-    /// It polls `future` when that was woken, and tasks in between; every so often it gives way to the
-    /// outer executor. With nothing to do it waits there, and costs nothing. Where others `run` the
+    /// It polls `future` when that was woken, and tasks in between; after 127 polls, or the first poll that
+    /// ends 200 µs later, it gives way to the outer executor. With nothing to do it waits there, and costs nothing. Where others `run` the
     /// executor as well, tasks are shared; a task that talks with one that waits for its turn here is
     /// left here, unless a poll lasts.
     ///
@@ -219,8 +221,8 @@ impl<'a> Executor<'a> {
     /// Runs what there is to run, for at most about `budget`: a host's turn of the loop. True if
     /// nothing is left to run; false if the budget was over first.
     ///
-    /// With a budget of zero it runs one task. It looks at the clock every 200 µs or so, and after every
-    /// two polls if they are longer than that.
+    /// It looks at the clock after every poll, so that it takes a poll too long at most; with a budget of
+    /// zero it runs one task.
     ///
     /// # Examples
     /// ```
@@ -231,8 +233,7 @@ impl<'a> Executor<'a> {
     /// assert!(task.is_finished());
     /// ```
     pub fn run_until_stalled(&self, budget: Duration) -> bool {
-        self.core().host_is_awake();
-        Runner::new(self.core()).take_turn(budget)
+        runner::take_turn(self.core(), budget)
     }
 
     /// Sets whom to tell that there is something to run again: `callback` is called once after each
@@ -241,7 +242,8 @@ impl<'a> Executor<'a> {
     /// it should only make the host's loop take its turn.
     ///
     /// Where `run`s sleep as well, one of them is called too, and whoever is first runs the task. After a
-    /// turn that returned false nobody is told: take the next one soon.
+    /// turn that returned false nobody is told: take the next one soon. Turns are one thread's at a time. A
+    /// panic in the callback goes to the panic hook only.
     ///
     /// # Examples
     /// ```

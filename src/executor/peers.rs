@@ -24,36 +24,36 @@ const WATCH: Duration = Duration::from_micros(100);
 
 #[derive(Default)]
 pub(super) struct Peers {
-    /// The first seats of the executor, the own one among them.
-    seats: Vec<Arc<CachePadded<Seat>>>,
+    /// The first seats of the executor, the own one among them; each with what it was seen to hold, and
+    /// since when nobody has touched that.
+    seats: Vec<(Arc<CachePadded<Seat>>, Option<(Mark, Instant)>)>,
     /// Where to begin.
     turn: usize,
-    /// Seats with one runnable or two, and since when nobody has touched those.
-    seen: Vec<(Mark, Instant)>,
 }
 
-/// A seat with one runnable or two, at one moment.
+/// What a seat holds, at one moment.
 #[derive(Clone, Copy, PartialEq)]
 struct Mark {
-    seat: usize,
     /// If the slot has one: how many polls there were.
     slot: Option<u64>,
-    /// If the queue has: its index.
-    queue: Option<u32>,
+    /// If the queue has any: the indices of the first, and behind the last.
+    queue: Option<(u32, u32)>,
 }
 
 impl Mark {
     fn of(seat: &Seat) -> Option<Self> {
         let slot = (!seat.slot.is_empty()).then(|| seat.polls.get());
-        let position = seat.stealer.position();
-        let queue = (seat.stealer.len() > 0).then_some(position);
-        (slot.is_some() || queue.is_some()).then_some(Mark { seat: seat.index, slot, queue })
+        let first = seat.stealer.position();
+        let end = first.wrapping_add(seat.stealer.len() as u32);
+        let queue = (first != end).then_some((first, end));
+        (slot.is_some() || queue.is_some()).then_some(Mark { slot, queue })
     }
 
     /// Whether everything that was there then has been taken from where it was.
     fn is_past(&self, seat: &Seat) -> bool {
+        let passed = |end: u32| seat.stealer.position().wrapping_sub(end) as i32 >= 0;
         self.slot.is_none_or(|polls| seat.polls.get() != polls || seat.slot.is_empty())
-            && self.queue.is_none_or(|position| seat.stealer.position() != position)
+            && self.queue.is_none_or(|(_, end)| passed(end))
     }
 }
 
@@ -63,20 +63,22 @@ impl Peers {
     pub(super) fn learn(&mut self, core: &Core) {
         // Ordering E8: acquire; pairs with E7.
         if core.seat_count.load(Acquire) > self.seats.len() {
-            core.learn_seats(&mut self.seats);
+            let new = core.seats_from(self.seats.len());
+            self.seats.extend(new.into_iter().map(|seat| (seat, None)));
         }
     }
 
     fn others(&self, own: usize) -> impl Iterator<Item = &Seat> {
-        self.seats.iter().map(|seat| &***seat).filter(move |seat| seat.index != own)
+        self.seats.iter().map(|(seat, _)| &***seat).filter(move |seat| seat.index != own)
     }
 
-    /// Half of a queue that has more than one; or one alone that nobody touched since a look before.
+    /// Half of a queue that has more than one; or one alone that nobody has touched since a look before,
+    /// or that nobody can before this thread goes on.
     pub(super) fn take(&mut self, own: &Seated) -> Option<Runnable> {
         let count = self.seats.len();
         self.turn = (self.turn + 1) % count.max(1);
-        for seat in (0..count).map(|i| (self.turn + i) % count).filter(|&i| i != own.seat.index) {
-            let seat = &self.seats[seat];
+        for place in (0..count).map(|i| (self.turn + i) % count).filter(|&i| i != own.seat.index) {
+            let (seat, seen) = &mut self.seats[place];
             if seat.stealer.len() > 1 {
                 let stolen = seat.stealer.steal(&own.queue);
                 if stolen.is_some() {
@@ -85,14 +87,14 @@ impl Peers {
             }
             let Some(mark) = Mark::of(seat) else { continue };
             let now = Instant::now();
-            match self.seen.iter_mut().find(|(before, _)| before.seat == mark.seat) {
-                None => self.seen.push((mark, now)),
+            match seen {
+                _ if seat.is_of_this_thread() => return seat.take_one(),
                 Some((before, since)) if *before == mark => {
                     if now - *since >= PATIENCE {
                         return seat.take_one();
                     }
                 }
-                Some(entry) => *entry = (mark, now),
+                seen => *seen = Some((mark, now)),
             }
         }
         None
@@ -105,14 +107,18 @@ impl Peers {
         own: &Seated,
         is_called: impl Fn() -> bool,
     ) -> Option<Runnable> {
-        let (mut polls, mut moved) = (None, Instant::now());
+        let elsewhere = |peers: &Self| -> Option<u64> {
+            let others = peers.others(own.seat.index).filter(|seat| !seat.is_of_this_thread());
+            others.map(|seat| seat.polls.get()).reduce(u64::wrapping_add)
+        };
+        let (mut polls, mut moved) = (elsewhere(self)?, Instant::now());
         let found = spin::watch(WATCH, |now| {
             let found = own.injected(core).or_else(|| self.take(own));
             if found.is_some() {
                 return Some(found);
             }
-            let polls_now = self.others(own.seat.index).map(|seat| seat.polls.get()).sum::<u64>();
-            if polls.replace(polls_now) != Some(polls_now) {
+            let before = std::mem::replace(&mut polls, elsewhere(self).unwrap_or(0));
+            if before != polls {
                 moved = now;
             }
             (now - moved > PATIENCE || is_called()).then_some(None)
@@ -127,14 +133,14 @@ impl Peers {
             return Some(runnable);
         }
         let others = self.others(own.seat.index);
-        let mut marks: Vec<Mark> = others.filter_map(Mark::of).collect();
+        let mut marks: Vec<_> = others.filter_map(|seat| Some((seat, Mark::of(seat)?))).collect();
         while !marks.is_empty() {
             let all_past = spin::watch(PATIENCE, |_| {
-                marks.retain(|mark| !mark.is_past(&self.seats[mark.seat]));
+                marks.retain(|(seat, mark)| !mark.is_past(seat));
                 marks.is_empty().then_some(())
             });
             if all_past.is_none() {
-                let taken = marks.iter().find_map(|mark| self.seats[mark.seat].take_one());
+                let taken = marks.iter().find_map(|(seat, _)| seat.take_one());
                 if taken.is_some() {
                     return taken;
                 }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use crate::cadence::Cadence;
 use crate::current;
 use crate::executor::core::{Asleep, Core};
 use crate::executor::peers::Peers;
@@ -24,10 +23,15 @@ use crate::shared::Runnable;
 use crate::slice::{self, Slice};
 use crate::slot::Slot;
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering::*};
 use crate::tally::Share;
 
 /// The most runnables that one look into the injector brings to a seat's queue.
 const MOST_INJECTED: usize = 128;
+/// After so many polls, or so long, a `run` looks up from its own queue, and gives way to its outer
+/// executor: a short poll of that one, which it costs, is then a hundredth of the time.
+const MOST_POLLS: u32 = 127;
+const TURN: Duration = Duration::from_micros(200);
 
 /// Whether so many that wait are worth one more who comes, although one that was called has not come yet.
 pub(super) fn grows(waiting: usize) -> bool {
@@ -41,6 +45,8 @@ pub(super) struct Seat {
     pub(super) stealer: Stealer<Runnable>,
     pub(super) polls: Counter,
     pub(super) share: Share,
+    /// The thread that holds it, or held it last.
+    thread: AtomicU64,
 }
 
 impl Seat {
@@ -52,6 +58,11 @@ impl Seat {
     pub(super) fn take_one(&self) -> Option<Runnable> {
         self.stealer.steal_one().or_else(|| self.slot.take())
     }
+
+    /// Whether it is held here, further down on this thread's stack, or not at all.
+    pub(super) fn is_of_this_thread(&self) -> bool {
+        self.thread.load(Relaxed) == current::thread_id()
+    }
 }
 
 /// A seat as its holder has it.
@@ -59,8 +70,11 @@ pub(super) struct Seated {
     pub(super) seat: Arc<CachePadded<Seat>>,
     pub(super) queue: Owner<Runnable>,
     slice: Slice,
-    cadence: Cadence,
-    /// A task that yielded when the queue was empty, on its way back to the loop.
+    /// Until when, and for how many polls, it does not look up.
+    turn: Slice,
+    left: Cell<u32>,
+    /// A task that yielded when the queue was empty, on its way back to the loop; empty whenever
+    /// anything else runs.
     yielded: Cell<Option<Runnable>>,
     pub(super) peers: RefCell<Peers>,
 }
@@ -70,11 +84,13 @@ impl Seated {
         let queue = Owner::new();
         let stealer = queue.stealer();
         let (slot, polls, share) = (Slot::new(), Counter::default(), Share::new());
+        let seat = Seat { index, slot, stealer, polls, share, thread: AtomicU64::new(0) };
         Box::new(Seated {
-            seat: Arc::new(CachePadded::new(Seat { index, slot, stealer, polls, share })),
+            seat: Arc::new(CachePadded::new(seat)),
             queue,
             slice: Slice::new(slice::DEFAULT),
-            cadence: Cadence::new(),
+            turn: Slice::new(TURN),
+            left: Cell::new(MOST_POLLS),
             yielded: Cell::new(None),
             peers: RefCell::default(),
         })
@@ -90,8 +106,8 @@ impl Seated {
             }
             core.sleepers.notify();
         } else if self.queue.is_empty() {
-            // The cell is empty: the loop looks into it before it runs anything.
-            self.yielded.set(Some(runnable));
+            let before = self.yielded.replace(Some(runnable));
+            debug_assert!(before.is_none(), "the loop looks there before it runs anything");
         } else {
             self.push(core, runnable);
         }
@@ -134,9 +150,22 @@ impl Seated {
         current::begin_slice();
     }
 
+    fn begin_turn(&self) {
+        self.turn.begin();
+        self.left.set(MOST_POLLS);
+    }
+
+    /// One poll more. Whether it is time to look up.
+    #[inline]
+    fn is_due(&self) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        left == 0 || self.turn.is_spent(Instant::now)
+    }
+
     #[inline]
     fn next(&self, core: &Core) -> Next {
-        let due = self.cadence.is_due(self.seat.polls.get());
+        let due = self.is_due();
         if let Some(runnable) = self.take_yielded(core, !due) {
             self.begin_slice();
             return Next::Runnable(runnable);
@@ -156,23 +185,55 @@ impl Seated {
 
     /// The oldest injected runnable, and this seat's share of the others.
     pub(super) fn injected(&self, core: &Core) -> Option<Runnable> {
-        let seats = core.seat_count.load(crate::sync::atomic::Ordering::Relaxed);
+        let seats = core.seat_count.load(Relaxed);
         let share = |rest: usize| (rest / seats).min(MOST_INJECTED);
         core.injector.pop(share, |runnable| self.queue.push(runnable))
-    }
-
-    /// Every so many polls, what was injected has its turn.
-    #[cold]
-    fn look_up(&self, core: &Core) -> (Instant, Option<Runnable>) {
-        let now = Instant::now();
-        self.cadence.look_up(now, self.seat.polls.get());
-        (now, self.injected(core))
     }
 
     #[inline]
     fn run(&self, runnable: Runnable) {
         self.seat.polls.add(1);
         runnable.run();
+    }
+
+    /// Runs what was injected, in its turn. Leaves nothing where only this `run` would find it.
+    #[cold]
+    fn look_up(&self, core: &Core) {
+        self.begin_turn();
+        if let Some(runnable) = self.injected(core) {
+            self.run(runnable);
+            drop(self.take_yielded(core, false));
+        }
+    }
+
+    /// From others.
+    #[cold]
+    fn take(&self, core: &Core) -> Option<Runnable> {
+        let found = {
+            let mut peers = self.peers.borrow_mut();
+            peers.learn(core);
+            peers.take(self)
+        };
+        self.tell_of_more(core, found)
+    }
+
+    /// After it has listed itself, or a host: what is left to take.
+    #[cold]
+    fn last_look(&self, core: &Core) -> Option<Runnable> {
+        let found = {
+            let mut peers = self.peers.borrow_mut();
+            peers.learn(core);
+            peers.last_look(core, self)
+        };
+        self.tell_of_more(core, found)
+    }
+
+    /// What came with it was seen neither where it was nor here by who looked meanwhile.
+    fn tell_of_more(&self, core: &Core, found: Option<Runnable>) -> Option<Runnable> {
+        if found.is_some() && !self.queue.is_empty() {
+            core.sleepers.notify();
+        }
+        found
     }
 
     /// What is left in it.
@@ -216,6 +277,12 @@ pub(super) fn here<'a>(core: *const Core) -> Option<&'a Seated> {
     })
 }
 
+/// Polls a task that no `run` has taken: what it wakes, and itself, goes to where anybody finds it.
+pub(super) fn tick(runnable: Runnable) {
+    let _nowhere = Working::set(ptr::null(), ptr::null());
+    runnable.run();
+}
+
 /// This thread works in a seat, until this is dropped.
 struct Working<'a> {
     core: *const Core,
@@ -225,6 +292,12 @@ struct Working<'a> {
 
 impl<'a> Working<'a> {
     fn begin(core: &Core, seated: &'a Seated) -> Self {
+        seated.seat.thread.store(current::thread_id(), Relaxed);
+        seated.begin_turn();
+        Self::set(core, seated)
+    }
+
+    fn set(core: *const Core, seated: *const Seated) -> Self {
         HERE.with(|here| Working {
             core: here.core.replace(core),
             seated: here.seated.replace(seated),
@@ -242,11 +315,76 @@ impl Drop for Working<'_> {
     }
 }
 
-/// A `run`, or a host's turn.
-pub(super) struct Runner<'e> {
+/// A seat that was taken, until this is dropped.
+struct Taken<'e> {
     core: &'e Core,
-    /// Until it is dropped.
     seated: Option<Box<Seated>>,
+}
+
+impl<'e> Taken<'e> {
+    fn new(core: &'e Core) -> Self {
+        Taken { core, seated: Some(core.sit_down()) }
+    }
+
+    fn seated(&self) -> &Seated {
+        self.seated.as_ref().expect("until it is given back")
+    }
+
+    fn give_back(&mut self) {
+        self.seated.take().into_iter().for_each(|seated| self.core.stand_up(seated));
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// Runs what there is, for so long; at least one task if there is any. True if nothing is left.
+pub(super) fn take_turn(core: &Core, budget: Duration) -> bool {
+    let taken = Taken::new(core);
+    let seated = taken.seated();
+    let _working = Working::begin(core, seated);
+    let begun = Instant::now();
+    core.host_is_awake();
+    loop {
+        let found = match seated.next(core) {
+            Next::Runnable(runnable) => Some(runnable),
+            Next::Nothing => seated.take(core),
+            Next::Due => {
+                seated.look_up(core);
+                continue;
+            }
+        };
+        let found = found.or_else(|| {
+            core.host_sleeps();
+            let found = seated.last_look(core);
+            if found.is_some() {
+                core.host_is_awake();
+            }
+            found
+        });
+        let Some(runnable) = found else { return true };
+        seated.run(runnable);
+        if begun.elapsed() >= budget {
+            drop(seated.take_yielded(core, false));
+            if core.has_work() {
+                return false;
+            }
+        }
+    }
+}
+
+/// A `run`.
+pub(super) struct Runner<'e> {
+    taken: Taken<'e>,
+    rest: Rest<'e>,
+}
+
+/// How a `run` goes to rest, and is called.
+struct Rest<'e> {
+    core: &'e Core,
     signal: Arc<Signal>,
     /// The main future's.
     waker: Waker,
@@ -255,27 +393,24 @@ pub(super) struct Runner<'e> {
     called: bool,
 }
 
-// SAFETY: everything that it does takes it mutably; nothing can be done with a shared reference.
-unsafe impl Sync for Runner<'_> {}
-
 /// What a rest came to.
-enum Rest {
+enum Rested {
     Found(Runnable),
     /// It was called meanwhile.
     Called,
     Asleep,
 }
 
+// SAFETY: everything that it does takes it mutably; nothing can be done with a shared reference.
+unsafe impl Sync for Runner<'_> {}
+
 impl<'e> Runner<'e> {
     pub(super) fn new(core: &'e Core) -> Self {
         let signal = Arc::new(Signal::new());
         signal.set_main();
         let waker = Waker::from(signal.clone());
-        Runner { core, seated: Some(core.sit_down()), signal, waker, listed: None, called: false }
-    }
-
-    fn seated(&self) -> &Seated {
-        self.seated.as_ref().expect("until it is dropped")
+        let rest = Rest { core, signal, waker, listed: None, called: false };
+        Runner { taken: Taken::new(core), rest }
     }
 
     /// Polls the main future if it was woken: first, and whenever there is nothing else to do.
@@ -284,83 +419,58 @@ impl<'e> Runner<'e> {
         cx: &mut Context<'_>,
         mut main: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        let (core, seated) = (self.core, ptr::from_ref(self.seated()));
-        // SAFETY: boxed, and given away by `drop` alone.
-        let seated = unsafe { &*seated };
+        let Runner { taken, rest } = self;
+        let (core, seated) = (rest.core, taken.seated());
         let _working = Working::begin(core, seated);
-        self.signal.begin();
-        self.unlist();
+        rest.signal.begin();
+        rest.unlist();
         let mut main_is_next = true;
         loop {
-            if main_is_next && self.signal.take_main() {
-                self.settle();
-                if let Poll::Ready(output) = main(&mut Context::from_waker(&self.waker)) {
+            if main_is_next && rest.signal.take_main() {
+                rest.settle();
+                if let Poll::Ready(output) = main(&mut Context::from_waker(&rest.waker)) {
                     return Poll::Ready(output);
                 }
             }
             main_is_next = false;
             let found = match seated.next(core) {
                 Next::Runnable(runnable) => Some(runnable),
-                Next::Nothing => self.search(),
+                Next::Nothing => rest.search(seated),
                 Next::Due => {
-                    if let (_, Some(runnable)) = seated.look_up(core) {
-                        self.settle();
-                        seated.run(runnable);
-                    }
-                    self.settle();
+                    rest.settle();
+                    seated.look_up(core);
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
             };
-            if found.is_none() && self.signal.is_main_woken() {
+            if found.is_none() && rest.signal.is_main_woken() {
                 // One that awaits many tasks, one by one, is polled after all that are ready.
                 main_is_next = true;
                 continue;
             }
-            match found.map_or_else(|| self.rest(cx.waker()), Rest::Found) {
-                Rest::Found(runnable) => {
-                    self.settle();
+            match found.map_or_else(|| rest.rest(seated, cx.waker()), Rested::Found) {
+                Rested::Found(runnable) => {
+                    rest.settle();
                     seated.run(runnable);
                 }
-                Rest::Called => main_is_next = true,
-                Rest::Asleep => return Poll::Pending,
+                Rested::Called => main_is_next = true,
+                Rested::Asleep => return Poll::Pending,
             }
         }
     }
+}
 
-    /// Runs what there is, for so long. True if nothing is left.
-    pub(super) fn take_turn(&mut self, budget: Duration) -> bool {
-        let (core, seated) = (self.core, ptr::from_ref(self.seated()));
-        // SAFETY: boxed, and given away by `drop` alone.
-        let seated = unsafe { &*seated };
-        let _working = Working::begin(core, seated);
-        let begun = Instant::now();
-        loop {
-            let found = match seated.next(core) {
-                Next::Runnable(runnable) => Some(runnable),
-                Next::Nothing => self.search(),
-                Next::Due => {
-                    let (now, injected) = seated.look_up(core);
-                    injected.into_iter().for_each(|runnable| seated.run(runnable));
-                    if now - begun >= budget {
-                        return false;
-                    }
-                    continue;
-                }
-            };
-            let found = found.or_else(|| {
-                core.host_sleeps();
-                self.last_look()
-            });
-            let Some(runnable) = found else { return true };
-            core.host_is_awake();
-            seated.run(runnable);
-            if budget.is_zero() {
-                return !core.has_work();
-            }
-        }
+impl Drop for Runner<'_> {
+    fn drop(&mut self) {
+        self.rest.unlist();
+        self.rest.signal.retire();
+        self.taken.give_back();
+        // Whoever is called next finds what was left behind.
+        self.rest.settle();
     }
+}
 
+impl Rest<'_> {
     /// It is not to be called any more; or it was.
     fn unlist(&mut self) {
         if let Some(listed) = self.listed.take() {
@@ -376,50 +486,31 @@ impl<'e> Runner<'e> {
         }
     }
 
-    fn search(&mut self) -> Option<Runnable> {
-        let seated = self.seated();
-        seated.cadence.pause();
-        let mut peers = seated.peers.borrow_mut();
-        peers.learn(self.core);
-        let found = peers.take(seated);
+    fn search(&self, seated: &Seated) -> Option<Runnable> {
+        let found = seated.take(self.core);
         if found.is_some() || !self.called {
             return found;
         }
-        peers.watch(self.core, seated, || self.signal.is_called())
-    }
-
-    /// After it is listed.
-    fn last_look(&self) -> Option<Runnable> {
-        let seated = self.seated();
         let mut peers = seated.peers.borrow_mut();
-        peers.learn(self.core);
-        peers.last_look(self.core, seated)
+        let found = peers.watch(self.core, seated, || self.signal.is_called());
+        drop(peers);
+        seated.tell_of_more(self.core, found)
     }
 
     /// Goes to rest, unless there is anything.
-    fn rest(&mut self, outer: &Waker) -> Rest {
+    fn rest(&mut self, seated: &Seated, outer: &Waker) -> Rested {
         if std::mem::take(&mut self.called) {
             // It looks again below, when it is listed.
             self.core.sleepers.settle();
         }
         self.listed = Some(self.core.sleepers.list(Asleep::Run(self.signal.clone())));
-        match self.last_look() {
-            None if self.signal.rest(outer) => Rest::Asleep,
+        match seated.last_look(self.core) {
+            None if self.signal.rest(outer) => Rested::Asleep,
             found => {
                 self.signal.begin();
                 self.unlist();
-                found.map_or(Rest::Called, Rest::Found)
+                found.map_or(Rested::Called, Rested::Found)
             }
         }
-    }
-}
-
-impl Drop for Runner<'_> {
-    fn drop(&mut self) {
-        self.unlist();
-        self.signal.retire();
-        self.seated.take().into_iter().for_each(|seated| self.core.stand_up(seated));
-        // Whoever is called next finds what was left behind.
-        self.settle();
     }
 }

@@ -92,7 +92,7 @@ impl Signal {
         self.begin();
         self.main.store(false, Relaxed);
         let outer = lock(&self.outer).take();
-        drop(outer);
+        contain(|| drop(outer));
     }
 }
 

@@ -6,12 +6,15 @@
 //! *called*: until it has looked ([`Sleepers::settle`]) the others sleep on, unless what waits grows,
 //! and then it calls the next one if there is more.
 
+use crate::contain::contain;
 use crate::sync::atomic::{AtomicU32, Ordering::*, fence};
 use crate::sync::{Mutex, lock};
 
-/// Somebody was called and has not looked yet; above it, how many are listed.
+/// Somebody was called and has not looked yet; above the flags, how many are listed who look.
 const CALLED: u32 = 1;
-const ONE: u32 = 2;
+/// Somebody is listed who only tells a host, whether or not somebody was called.
+const HOST: u32 = 2;
+const ONE: u32 = 4;
 
 /// Somebody who can be called, once.
 pub(crate) trait Sleeper {
@@ -46,8 +49,12 @@ impl<S: Sleeper> Sleepers<S> {
         let mut list = lock(&self.list);
         let number = list.next;
         list.next += 1;
+        if sleeper.looks() {
+            self.word.fetch_add(ONE, Relaxed);
+        } else {
+            self.word.fetch_or(HOST, Relaxed);
+        }
         list.entries.push((number, sleeper));
-        self.word.fetch_add(ONE, Relaxed);
         drop(list);
         // Ordering E4: store-load; it is listed before it looks for the last time. Pairs with E5.
         fence(SeqCst);
@@ -63,9 +70,13 @@ impl<S: Sleeper> Sleepers<S> {
             return false;
         };
         let gone = list.entries.swap_remove(place);
-        self.word.fetch_sub(ONE, Relaxed);
+        if gone.1.looks() {
+            self.word.fetch_sub(ONE, Relaxed);
+        } else if list.entries.iter().all(|entry| entry.1.looks()) {
+            self.word.fetch_and(!HOST, Relaxed);
+        }
         drop(list);
-        drop(gone);
+        contain(|| drop(gone));
         true
     }
 
@@ -77,7 +88,7 @@ impl<S: Sleeper> Sleepers<S> {
         // and E6.
         fence(SeqCst);
         let word = self.word.load(Relaxed);
-        if word >= ONE && word & CALLED == 0 {
+        if word & HOST != 0 || (word >= ONE && word & CALLED == 0) {
             self.call(false);
         }
         word & CALLED == 0
@@ -95,28 +106,21 @@ impl<S: Sleeper> Sleepers<S> {
     fn call(&self, another: bool) {
         let mut called = Vec::new();
         let mut list = lock(&self.list);
-        if self.word.load(Relaxed) & CALLED != 0 && !another {
-            return;
-        }
         // Every host, and the one of the others that was the last to go to sleep.
-        let mut looks = None;
+        let mut one = self.word.load(Relaxed) & CALLED == 0 || another;
         for place in (0..list.entries.len()).rev() {
-            if list.entries[place].1.looks() {
-                if looks.is_some() {
-                    continue;
-                }
-                looks = Some(list.entries.remove(place).1);
-            } else {
+            if !list.entries[place].1.looks() {
                 called.push(list.entries.remove(place).1);
+            } else if std::mem::take(&mut one) {
+                called.push(list.entries.remove(place).1);
+                self.word.fetch_sub(ONE, Relaxed);
+                self.word.fetch_or(CALLED, Relaxed);
             }
-            self.word.fetch_sub(ONE, Relaxed);
         }
-        if looks.is_some() {
-            self.word.fetch_or(CALLED, Relaxed);
-        }
+        self.word.fetch_and(!HOST, Relaxed);
         drop(list);
         // Outside of the lock: they run a user's code.
-        called.into_iter().chain(looks).for_each(Sleeper::call);
+        called.into_iter().for_each(Sleeper::call);
     }
 
     /// Who was called has looked. It must look once more afterwards whether there is more, and
