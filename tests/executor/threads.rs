@@ -199,3 +199,30 @@ fn nothing_runs_twice_and_nothing_is_lost_among_many() {
         assert!(ex.is_empty());
     });
 }
+
+/// Tasks come and go on two threads, and one stays.
+#[test]
+fn an_executor_with_a_task_never_seems_empty() {
+    watched("", || {
+        let ex = Arc::new(Ex::new());
+        let stays = ex.spawn(std::future::pending::<()>());
+        let inner = ex.clone();
+        driven(&ex, Drive::Run, 2, || {
+            let others: Vec<_> = (0..4)
+                .map(|_| {
+                    let inner = inner.clone();
+                    ex.spawn(async move {
+                        for _ in 0..20_000 {
+                            inner.spawn(async {}).await;
+                        }
+                    })
+                })
+                .collect();
+            while !others.iter().all(|task| task.is_finished()) {
+                assert!(!ex.is_empty());
+            }
+        });
+        block_on(ex.run(stays.cancel()));
+        assert!(ex.is_empty());
+    });
+}

@@ -8,6 +8,7 @@ mod polls;
 mod races;
 pub mod runs;
 mod shape;
+mod turns;
 mod wakes;
 
 use std::future::{Future, pending, poll_fn};
