@@ -302,7 +302,7 @@ mod models {
     use super::*;
     use crate::executor::remote::Remote;
     use crate::sync::Arc;
-    use crate::sync::atomic::AtomicUsize;
+    use crate::sync::atomic::{AtomicBool, AtomicUsize};
 
     /// A task as the model checker sees it: what is read in `memory` must not be freed meanwhile.
     struct Stage {
@@ -313,6 +313,8 @@ mod models {
         freed: AtomicUsize,
         inbox: Remote<(), ()>,
         note: AtomicUsize,
+        /// The owner has dropped the handle: it drops the output itself, before the end.
+        abandoned_here: AtomicBool,
     }
 
     // SAFETY: the model checker watches the cells.
@@ -353,6 +355,7 @@ mod models {
                 freed: AtomicUsize::new(0),
                 inbox: Remote::new(),
                 note: AtomicUsize::new(0),
+                abandoned_here: AtomicBool::new(false),
             })
         }
 
@@ -384,12 +387,12 @@ mod models {
             self.memory.with(|_| ());
             // SAFETY: the model checker watches the cell.
             self.output.with_mut(|output| unsafe { *output = Some(1) });
+            if self.abandoned_here.load(Relaxed) {
+                self.drop_output();
+            }
             let end = self.ledger.end(count);
             match end.reference {
-                Reference::Last => {
-                    self.drop_output();
-                    self.free();
-                }
+                Reference::Last => self.free(),
                 Reference::Given => {}
                 Reference::Kept => {
                     if end.is_abandoned {
@@ -461,7 +464,10 @@ mod models {
     /// The handle was dropped by the owner, a waker goes elsewhere while the task ends.
     #[test]
     fn an_end_without_other_references_frees_after_all_others_have_let_go() {
-        Stage::model(2, |stage| vec![beside(stage, Stage::release)]);
+        Stage::model(2, |stage| {
+            stage.abandoned_here.store(true, Relaxed);
+            vec![beside(stage, Stage::release)]
+        });
     }
 
     /// The handle is dropped elsewhere while the task ends.
