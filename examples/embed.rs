@@ -5,6 +5,8 @@
 //! `polling::Poller`; what it waits for of its own is a UDP socket. It ends by itself, with the exit code 0 if
 //! all has happened that should.
 
+#![allow(clippy::disallowed_methods)] // the host's threads are its own
+
 #[cfg(unix)]
 use unix::main;
 

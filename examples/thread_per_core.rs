@@ -83,7 +83,8 @@ Sends back what it is sent, until Ctrl-C.
         for index in 0..count {
             let cpu = cpus.get(index % cpus.len().max(1)).copied();
             let (stop, (tell, told)) = (stop.clone(), mpsc::channel());
-            threads.push(thread::spawn(move || work(cpu, address, &tell, &stop)));
+            let thread = thread::Builder::new().name(format!("core-{index}"));
+            threads.push(thread.spawn(move || work(cpu, address, &tell, &stop))?);
             match told.recv() {
                 // With port 0, it is the first one's for all.
                 Ok(chosen) => address = chosen,
