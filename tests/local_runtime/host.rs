@@ -258,6 +258,36 @@ fn the_next_deadline_is_that_of_the_first_timer() {
     });
 }
 
+/// As README has it.
+#[test]
+fn a_host_can_park_its_thread() {
+    with(|_| {
+        let runtime = local();
+        let host = thread::current();
+        runtime.on_ready(move || host.unpark());
+        let task = runtime.spawn(async {
+            sleep(5 * MILLISECOND).await;
+            paceline::unblock(|| 6 * 7).await
+        });
+        loop {
+            let is_stalled = runtime.run_until_stalled(2 * MILLISECOND);
+            if task.is_finished() {
+                break;
+            }
+            if is_stalled {
+                match runtime.next_deadline() {
+                    Some(deadline) => {
+                        let left = deadline.saturating_duration_since(Instant::now());
+                        thread::park_timeout(left)
+                    }
+                    None => thread::park(),
+                }
+            }
+        }
+        assert_eq!(runtime.block_on(task), 42);
+    });
+}
+
 /// Timers that follow one another closely fire together: the host sleeps until they do.
 #[test]
 fn a_host_that_sleeps_until_the_next_deadline_needs_few_turns() {
