@@ -212,8 +212,16 @@ pub(crate) fn outer_jobs(shared: &Shared) -> usize {
 }
 
 /// Gives back every processor that the frames around the innermost one hold: this thread is
-/// about to block.
+/// about to block, or to work for the innermost one only.
 pub(crate) fn give_up_outer(give_up: impl Fn(Lease<'_>)) {
+    struct Restore(*const Processor);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            THIS.with(|this| this.processor.set(self.0));
+        }
+    }
+    // Whoever gives one up takes it for that of the innermost frame.
+    let _restore = Restore(THIS.with(|this| this.processor.get()));
     frames(|frame| {
         let outer = frame.outer.get();
         if !outer.processor.is_null() {

@@ -19,7 +19,8 @@
 //! first use. [`Runtime`] and [`Builder`] make others. A [`Task`] is a future of its output;
 //! **dropping it cancels it**. [`time`] has timers, [`net`] sockets, and [`Async`] is for any other
 //! descriptor; they work on every thread, on the default runtime if on no other. [`supervise`] keeps a
-//! task alive.
+//! task alive. [`LocalRuntime`] is one of a single thread, for futures that need not be `Send` and for hosts
+//! with a loop of their own.
 //!
 //! # How it schedules
 //!

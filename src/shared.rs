@@ -55,8 +55,8 @@ pub(crate) enum Starter {
         worker: fn(&Arc<Shared>, usize) -> io::Result<()>,
         ticker: fn(&Arc<Shared>) -> io::Result<()>,
     },
-    /// No thread is ever started: somebody is told, and comes to work or not.
-    Host(Box<dyn Fn() + Send + Sync>),
+    /// No thread is ever started: somebody is told, and comes to work or not, on this thread alone.
+    Host { thread: u64, tell: Box<dyn Fn() + Send + Sync> },
 }
 
 pub(crate) struct Shared {
@@ -153,7 +153,7 @@ impl Shared {
     fn start(&self, processor: usize, searching: Searching) -> io::Result<()> {
         let worker = match &self.starter {
             Starter::Threads { worker, .. } => worker,
-            Starter::Host(tell) => {
+            Starter::Host { tell, .. } => {
                 let _ = self.do_without(processor, searching);
                 tell();
                 return Ok(());
@@ -184,7 +184,15 @@ impl Shared {
 
     /// Whether it works on nobody's but its host's thread.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self.starter, Starter::Host(_))
+        matches!(self.starter, Starter::Host { .. })
+    }
+
+    /// Whether this thread may work for it.
+    pub(crate) fn is_of_this_thread(&self) -> bool {
+        match self.starter {
+            Starter::Host { thread, .. } => thread == crate::current::thread_id(),
+            Starter::Threads { .. } => true,
+        }
     }
 
     /// No thread could be started for a processor. None if none has parked meanwhile either.
@@ -275,7 +283,7 @@ impl Shared {
         }
         let started = match &self.starter {
             Starter::Threads { ticker, .. } => ticker(&self.arc()).is_ok(),
-            Starter::Host(_) => false,
+            Starter::Host { .. } => false,
         };
         if !started {
             // Where no thread could be had, the next one to ask tries again.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use crate::current;
@@ -116,9 +117,13 @@ impl<'a> Worker<'a> {
     }
 
     /// Runs what there is to run, and wakes what the reactor has, without waiting for more. Stops when
-    /// `goes_on` says so.
-    pub(crate) fn take_turn(&self, goes_on: impl Fn() -> bool) {
-        self.acquire();
+    /// `goes_on` says so. Whether there was anything; nothing also if the processor is in other hands. The
+    /// thread keeps it: see [`leave`](Self::leave).
+    pub(crate) fn take_turn(&self, goes_on: impl Fn() -> bool) -> bool {
+        if self.lease().is_none() {
+            self.acquire();
+        }
+        let mut found = false;
         while let Some(lease) = self.lease().filter(|_| !self.shared.stop.is_closing()) {
             match next(lease) {
                 Next::Runnable(runnable) => {
@@ -129,10 +134,24 @@ impl<'a> Worker<'a> {
                 Next::Nothing if lease.look_at_reactor() => self.deliver(lease),
                 Next::Nothing | Next::Surplus => break,
             }
+            found = true;
             if !goes_on() {
                 break;
             }
         }
+        found
+    }
+
+    /// What this thread polls itself from now on comes with a fresh slice.
+    pub(crate) fn begin_main(&self, called_at: &'static Location<'static>) {
+        if let Some(lease) = self.lease() {
+            lease.begin_slice();
+            lease.begin_poll(Identity::of(called_at));
+        }
+    }
+
+    /// This thread stops working; see [`give_up`].
+    pub(crate) fn leave(&self) {
         if let Some(lease) = self.lease() {
             lease.take_yielded(false);
             // Where nobody can be had, the work waits for the next turn.
@@ -464,7 +483,9 @@ fn settle(lease: Lease<'_>) {
 fn give_back(lease: Lease<'_>, thread: Option<Parked>) -> bool {
     let (shared, searching) = (lease.shared, lease.take_searching());
     let leaves = thread.is_none();
-    let more = || !shared.injector.is_empty() || (leaves && shared.reactor.needs_driver());
+    // The host of a local runtime knows what it is to wait for.
+    let drives = || leaves && !shared.is_local() && shared.reactor.needs_driver();
+    let more = || !shared.injector.is_empty() || drives();
     match shared.idle.park(lease.processor.index, thread, searching, more) {
         Ok(wake) => {
             if let Some(wake) = wake {

@@ -1,6 +1,6 @@
-//! The examples `echo`, `proxy` and `http`, run as processes, with clients that know nothing of
+//! The examples `echo`, `proxy`, `http` and `thread_per_core`, run as processes, with clients that know nothing of
 //! paceline: what they answer, how they stop, their exit codes. And what those tell that need no clients:
-//! `supervisor`, `watchdog`, `tls_echo`, `websocket`.
+//! `supervisor`, `watchdog`, `tls_echo`, `websocket`, `embed`.
 //!
 //! Cargo builds examples before it runs tests, but not if it was told to build one test only:
 //! `cargo test --test examples` runs the binaries that are there.
@@ -587,4 +587,72 @@ mod http {
             http.expect_end("connections: 2, requests: 1");
         });
     }
+}
+
+#[cfg(unix)]
+mod thread_per_core {
+    use super::*;
+
+    #[test]
+    fn connections_are_served_by_whichever_thread_and_all_are_counted() {
+        watched("", || {
+            let mut server = Running::start("thread_per_core", &[ANY, "2"]);
+            for number in 0..40 {
+                let client = server.connect();
+                assert!(exchange(&client, &bytes(number, 1000)) == bytes(number, 1000));
+            }
+            // One that is open is let end.
+            let mut client = server.connect();
+            client.write_all(b"hello").unwrap();
+            client.read_exact(&mut [0; 5]).unwrap();
+            server.press_ctrl_c();
+            client.write_all(b"there").unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(read_all(&client), b"there");
+            let mut total = [0, 0];
+            for thread in 0..2 {
+                let line = server.expect_line(&format!("thread {thread}"));
+                let (_, counts) = line.split_once("connections: ").unwrap();
+                let counts = counts.split(", bytes: ").map(|count| count.parse::<u64>().unwrap());
+                total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+            }
+            assert_eq!(total, [41, 40_010]);
+            server.expect_code(0);
+        });
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_explained() {
+        watched("", || {
+            for args in [&["nowhere"][..], &[ANY, "0"], &[ANY, "1", "more"]] {
+                let output = example("thread_per_core").args(args).output().unwrap();
+                assert_eq!(output.status.code(), Some(2));
+                assert!(String::from_utf8_lossy(&output.stderr).starts_with("usage: "));
+            }
+        });
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_an_error_that_says_so() {
+        watched("", || {
+            let taken = TcpListener::bind(ANY).unwrap();
+            let address = taken.local_addr().unwrap().to_string();
+            let output = example("thread_per_core").args([&address, "2"]).output().unwrap();
+            assert_eq!(output.status.code(), Some(1));
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains(&format!("cannot listen at {address}")), "{said}");
+        });
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn embed_runs_to_its_end_and_all_has_happened_that_should() {
+    watched("", || {
+        let output = example("embed").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("embed: woken by a message of its own"), "{said}");
+        assert!(said.ends_with("embed: echoed 25, computed 10\n"), "{said}");
+    });
 }

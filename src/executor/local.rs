@@ -97,6 +97,13 @@ impl<'a> LocalExecutor<'a> {
         LocalExecutor { home, marker: PhantomData }
     }
 
+    /// As `drop`, which then finds no task.
+    pub(crate) fn cancel_all(&self) {
+        if let Some(home) = self.home.get() {
+            home.close();
+        }
+    }
+
     #[inline]
     fn home(&self) -> &Arc<Home> {
         self.home.get_or_init(|| Home::new(true, slice::DEFAULT))
@@ -288,9 +295,7 @@ impl<'a> LocalExecutor<'a> {
 
 impl Drop for LocalExecutor<'_> {
     fn drop(&mut self) {
-        if let Some(home) = self.home.get() {
-            home.close();
-        }
+        self.cancel_all();
     }
 }
 

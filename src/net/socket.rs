@@ -27,6 +27,22 @@ pub(super) fn stream(domain: Domain) -> io::Result<Socket> {
     }
 }
 
+/// A new socket at that address, which others may have as well, in non-blocking mode.
+#[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
+pub(super) fn reuse_port(
+    addr: std::net::SocketAddr,
+    kind: Type,
+    reuse_address: bool,
+) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(addr), kind, None)?;
+    socket.set_nonblocking(true)?;
+    // Otherwise the connections of a listener that has gone keep the address for a while.
+    socket.set_reuse_address(reuse_address)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&addr.into())?;
+    Ok(socket)
+}
+
 /// A connection that is being made.
 pub(super) enum Connecting {
     Done(Socket),

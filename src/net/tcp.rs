@@ -40,6 +40,15 @@ pub struct TcpListener(Async<StdListener>);
 
 socket!(TcpListener, StdListener, SocketAddr);
 
+/// How many connections may wait to be accepted, as with the standard library's listeners; the system
+/// has a limit of its own.
+#[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
+const BACKLOG: i32 =
+    match cfg!(any(target_os = "linux", target_os = "freebsd", target_vendor = "apple")) {
+        true => -1,
+        false => 128,
+    };
+
 impl TcpListener {
     /// Listens at the first of the addresses that can be had. With port 0 the system chooses one.
     ///
@@ -53,6 +62,43 @@ impl TcpListener {
     /// If it is dropped, nobody listens.
     pub async fn bind(addrs: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let attempt = |addr| async move { StdListener::bind(addr)?.try_into() };
+        first("listen at", addrs.to_addrs(), attempt).await
+    }
+
+    /// As [`bind`](TcpListener::bind), at an address that other listeners of the same user may have as well,
+    /// if each was made so (`SO_REUSEPORT`).
+    ///
+    /// On Linux the system spreads the connections over the listeners, by a hash of the peer's address and
+    /// its own: each gets about as many, and keeps those that wait for it, which are lost when it is closed. So a
+    /// server has one for each thread with a [`LocalRuntime`](crate::LocalRuntime). FreeBSD has another option for
+    /// that (`SO_REUSEPORT_LB`); there, on macOS and elsewhere one of the listeners may get all.
+    ///
+    /// # Errors
+    /// As [`bind`](TcpListener::bind).
+    ///
+    /// # Cancel safety
+    /// If it is dropped, nobody listens.
+    ///
+    /// # Examples
+    /// ```
+    /// use paceline::net::{TcpListener, TcpStream};
+    ///
+    /// paceline::block_on(async {
+    ///     let one = TcpListener::bind_reuse_port("127.0.0.1:0").await?;
+    ///     let other = TcpListener::bind_reuse_port(one.local_addr()?).await?;
+    ///     let _client = TcpStream::connect(one.local_addr()?).await?;
+    ///     futures_lite::future::or(one.accept(), other.accept()).await?;
+    ///     std::io::Result::Ok(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
+    pub async fn bind_reuse_port(addrs: impl ToSocketAddrs) -> io::Result<TcpListener> {
+        let attempt = |addr| async move {
+            let socket = socket::reuse_port(addr, socket2::Type::STREAM, true)?;
+            socket.listen(BACKLOG)?;
+            Async::new_nonblocking(StdListener::from(socket)).map(TcpListener)
+        };
         first("listen at", addrs.to_addrs(), attempt).await
     }
 

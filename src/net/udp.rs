@@ -43,6 +43,40 @@ impl UdpSocket {
         first("bind to", addrs.to_addrs(), attempt).await
     }
 
+    /// As [`bind`](UdpSocket::bind), at an address that other sockets of the same user may have as well, if
+    /// each was made so (`SO_REUSEPORT`).
+    ///
+    /// On Linux the system spreads the messages over the sockets, by a hash of the peer's address and its own:
+    /// those of one peer reach the same one, as long as none comes or goes. Elsewhere one of them gets
+    /// all, as a rule the last.
+    ///
+    /// # Errors
+    /// As [`bind`](UdpSocket::bind).
+    ///
+    /// # Cancel safety
+    /// If it is dropped, there is no socket.
+    ///
+    /// # Examples
+    /// ```
+    /// use paceline::net::UdpSocket;
+    ///
+    /// paceline::block_on(async {
+    ///     let one = UdpSocket::bind_reuse_port("127.0.0.1:0").await?;
+    ///     let other = UdpSocket::bind_reuse_port(one.local_addr()?).await?;
+    ///     assert_eq!(one.local_addr()?, other.local_addr()?);
+    ///     std::io::Result::Ok(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos"))))]
+    pub async fn bind_reuse_port(addrs: impl ToSocketAddrs) -> io::Result<UdpSocket> {
+        let attempt = |addr| async move {
+            let socket = crate::net::socket::reuse_port(addr, socket2::Type::DGRAM, false)?;
+            Async::new_nonblocking(StdSocket::from(socket)).map(UdpSocket)
+        };
+        first("bind to", addrs.to_addrs(), attempt).await
+    }
+
     /// Makes the first of the addresses that can be reached the peer, to which
     /// [`send`](UdpSocket::send) sends, and from which alone this receives. Waits only for a name to
     /// be looked up.

@@ -100,6 +100,8 @@ pub(crate) struct Reactor {
     /// Made when something is waited for that needs it.
     poll: OnceLock<Poll>,
     making_poll: Mutex<()>,
+    /// Somebody waits for the poller's descriptor: nothing may be left in it.
+    is_shown: AtomicBool,
     sources: Sources<Waiter, Raw>,
     source_count: AtomicUsize,
     timers: Box<[Owner<Waker>]>,
@@ -121,6 +123,7 @@ impl Reactor {
         Arc::new(Reactor {
             poll: OnceLock::new(),
             making_poll: Mutex::new(()),
+            is_shown: AtomicBool::new(false),
             sources: Sources::new(),
             source_count: AtomicUsize::new(0),
             timers: (0..shards).map(|_| Owner::new()).collect(),
@@ -149,7 +152,9 @@ impl Reactor {
     /// The poller's own descriptor, which can be read from while it has events.
     #[cfg(unix)]
     pub(crate) fn descriptor(&self) -> io::Result<Borrowed<'_>> {
-        Ok(self.poll()?.descriptor())
+        let poll = self.poll()?;
+        self.is_shown.store(true, Relaxed);
+        Ok(poll.descriptor())
     }
 
     /// Ends a sleep in the poller; see [`crate::park`] for one in bed.
@@ -253,6 +258,15 @@ impl Reactor {
         self.timers.iter().map(|shard| shard.earliest()).min().unwrap_or(NEVER)
     }
 
+    /// As [`first_deadline`](Self::first_deadline), but not before timers fire again.
+    pub(crate) fn next_firing(&self) -> u64 {
+        let first = self.first_deadline();
+        match self.role.take() {
+            Some(mut role) if first != NEVER => first.max(role.with(|part| part.rested())),
+            _ => first,
+        }
+    }
+
     pub(crate) fn armed_timers(&self) -> usize {
         self.timers.iter().map(|shard| shard.len()).sum()
     }
@@ -305,13 +319,14 @@ impl Reactor {
 
     /// Collects what is due by now, unless somebody else drives.
     pub(crate) fn look(&self, due: &mut Due) {
-        let (sources, first) = (self.source_count.load(Relaxed), self.first_deadline());
-        if sources == 0 && first == NEVER {
+        let polls = self.source_count.load(Relaxed) > 0 || self.is_shown.load(Relaxed);
+        let first = self.first_deadline();
+        if !polls && first == NEVER {
             return;
         }
         let Some(mut role) = self.role.take() else { return };
         role.with(|part| {
-            if sources > 0 {
+            if polls {
                 // A broken poller is found again by who sleeps in it.
                 let _ = self.collect(part, Limit::Now, due, |_, _| ());
             }

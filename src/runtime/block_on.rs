@@ -141,8 +141,8 @@ fn drive<F: Future>(
     let counted = Counted::begin(shared, &main);
     let mut future = pin!(future);
     let _leave = Leave(shared);
-    // Of a local runtime, this thread is the only one, whatever it has been doing.
-    let works = !nested || shared.is_local();
+    // Of a local runtime, its own thread is the only one, whatever it has been doing.
+    let works = if shared.is_local() { shared.is_of_this_thread() } else { !nested };
     if works {
         worker.acquire();
     }

@@ -200,6 +200,15 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn build_local(mut self) -> io::Result<LocalRuntime> {
+        let hooks = [
+            ("on_wedge", self.config.on_wedge.is_some()),
+            ("on_deadlock", self.config.on_deadlock.is_some()),
+        ];
+        if let Some((hook, _)) = hooks.into_iter().find(|(_, is_set)| *is_set) {
+            let accepted =
+                "unset where the runtime is a local one: the ticker calls it, which that has not";
+            return Err(refuse(hook, format_args!("set"), accepted));
+        }
         self.config.ticker = Ticker::Off;
         match self.worker_threads.replace(1) {
             None | Some(1) => Ok(LocalRuntime::with(self.checked()?)),

@@ -105,9 +105,12 @@ impl Handle {
     /// thread works in its place. If the runtime has stopped, the future is still run, without any
     /// task beside it.
     ///
+    /// Of a [`LocalRuntime`](crate::LocalRuntime), on other threads than its own: the thread only blocks.
+    ///
     /// # Panics
     /// If the future does. Inside a task, if no other thread can be started to work meanwhile. In a
-    /// process that was forked from the one in which the runtime was made.
+    /// process that was forked from the one in which the runtime was made. On the own thread of a
+    /// `LocalRuntime`, which has a `block_on` itself.
     ///
     /// # Examples
     /// ```
@@ -117,7 +120,13 @@ impl Handle {
     /// ```
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        block_on::block_on(&self.shared, future)
+        let shared = &self.shared;
+        assert!(
+            !shared.is_local() || !shared.is_of_this_thread() || shared.stop.is_closing(),
+            "`Handle::block_on` of a local runtime on its own thread would not run the local tasks: call \
+             `LocalRuntime::block_on`"
+        );
+        block_on::block_on(shared, future)
     }
 
     /// What the runtime has counted so far.

@@ -5,10 +5,13 @@ use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::mem::ManuallyDrop;
+use std::panic::Location;
 use std::ptr;
 use std::time::{Duration, Instant};
 
 use super::Handle;
+use super::block_on::block_on;
 use crate::config::Config;
 use crate::contain::contain;
 use crate::current;
@@ -17,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::park::Bed;
 use crate::runtime::Runtime;
 use crate::shared::{Shared, Starter};
-use crate::sync::atomic::{AtomicBool, Ordering::*};
+use crate::sync::atomic::{AtomicU8, Ordering::*, fence};
 use crate::sync::{Arc, Mutex, lock};
 use crate::task::Task;
 use crate::worker::Worker;
@@ -59,28 +62,58 @@ use crate::worker::Worker;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct LocalRuntime {
-    /// Dropped first: its tasks may hold sockets.
-    executor: Box<LocalExecutor<'static>>,
+    /// Left as it is in a forked process.
+    executor: ManuallyDrop<Box<LocalExecutor<'static>>>,
     runtime: Runtime,
     host: Arc<Host>,
 }
 
+/// It comes round without being told: it was told, or the last turn has left something.
+const COMES: u8 = 0;
+/// It is in a turn, which looks once more if somebody tells.
+const LOOKS: u8 = 1;
+/// It waits, and is to be told.
+const WAITS: u8 = 2;
+
 /// Who is told when there is something to do between two turns.
-#[derive(Default)]
+///
+/// Whoever has something to do publishes it, then tells; a turn begins to look, looks, and then waits unless
+/// told since. What was published before the turn began to look is found by the look, and of what was
+/// published later the turn is told, or the host: nothing is lost. A host that was told comes, and so
+/// needs no second word.
 struct Host {
-    /// It waits, and was not told yet.
-    waits: AtomicBool,
+    state: AtomicU8,
     callback: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
 impl Host {
+    /// A turn looks for work from now on.
+    fn begin(&self) {
+        // Ordering H1: acquire what was published by those who told before; pairs with H2.
+        self.state.swap(LOOKS, AcqRel);
+    }
+
+    /// The turn has found nothing. False if somebody told meanwhile.
+    fn wait(&self) -> bool {
+        self.state.compare_exchange(LOOKS, WAITS, AcqRel, Acquire).is_ok()
+    }
+
+    /// Nobody is to be told.
+    fn comes(&self) {
+        self.state.swap(COMES, AcqRel);
+    }
+
     fn tell(&self) {
-        if self.waits.swap(false, AcqRel) {
+        // Ordering H2: release what was published before; pairs with H1.
+        if self.state.swap(COMES, AcqRel) == WAITS {
             let callback = lock(&self.callback).clone();
             callback.into_iter().for_each(|callback| contain(|| callback()));
         }
     }
 }
+
+/// How long a turn stays with one of the two schedulers, as long as both have something to do.
+const SHARE: Duration = Duration::from_micros(200);
 
 thread_local! {
     // No destructor: usable from the destructors of other thread-locals.
@@ -106,22 +139,23 @@ impl LocalRuntime {
     }
 
     pub(super) fn with(config: Config) -> Self {
-        let host = Arc::new(Host::default());
+        let host = Arc::new(Host { state: AtomicU8::new(COMES), callback: Mutex::new(None) });
         let tell = {
             let host = host.clone();
             move || host.tell()
         };
+        let starter = Starter::Host { thread: current::thread_id(), tell: Box::new(tell) };
         let executor = LocalExecutor::with(config.wake_slot, config.timeslice);
-        let shared = Shared::new(config, Starter::Host(Box::new(tell)));
+        let shared = Shared::new(config, starter);
         LocalRuntime {
-            executor: Box::new(executor),
+            executor: ManuallyDrop::new(Box::new(executor)),
             runtime: Runtime { handle: Handle { shared } },
             host,
         }
     }
 
     fn enter(&self) -> Inside {
-        Inside(INSIDE.with(|inside| inside.replace(&*self.executor)))
+        Inside(INSIDE.with(|inside| inside.replace(&**self.executor)))
     }
 
     /// Runs a future to its end on this thread, and tasks meanwhile.
@@ -134,7 +168,7 @@ impl LocalRuntime {
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _inside = self.enter();
-        self.runtime.block_on(self.executor.run(future))
+        block_on(&self.handle().shared, self.executor.run(future))
     }
 
     /// Spawns a task, to the tail of the queue. Dropping the [`Task`] cancels it.
@@ -183,36 +217,44 @@ impl LocalRuntime {
     pub fn run_until_stalled(&self, budget: Duration) -> bool {
         let shared = &self.handle().shared;
         shared.check_entry();
-        let begun = Instant::now();
+        let called_at = Location::caller();
         let _inside = self.enter();
-        loop {
-            // From here on, who has something to do tells: what is there already is found below.
-            self.host.waits.store(true, SeqCst);
-            self.take_turn(|| begun.elapsed() < budget);
-            let spent = begun.elapsed();
-            let stalled = self.executor.run_until_stalled(budget.saturating_sub(spent));
-            if stalled && !self.has_work() && self.host.waits.load(SeqCst) {
-                return true;
+        current::within(shared, |_| self.take_turn(budget, called_at))
+    }
+
+    fn take_turn(&self, budget: Duration, called_at: &'static Location<'static>) -> bool {
+        struct Leave<'a>(Worker<'a>);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.leave();
             }
-            self.host.waits.store(false, SeqCst);
+        }
+        let begun = Instant::now();
+        let shared = &self.handle().shared;
+        let bed = Bed::new(shared.reactor.clone());
+        let worker = Leave(Worker::new(shared, &bed, None));
+        worker.0.acquire();
+        loop {
+            self.host.begin();
+            worker.0.begin_main(called_at);
+            let share = || budget.saturating_sub(begun.elapsed()).min(SHARE);
+            let stalled = self.executor.run_until_stalled(share());
+            let (since, share) = (Instant::now(), share());
+            let found = worker.0.take_turn(|| since.elapsed() < share);
+            if stalled && !found {
+                // Looks into the injector once more, and tells if there is something.
+                worker.0.leave();
+                if self.host.wait() {
+                    return true;
+                }
+                worker.0.acquire();
+            }
             if begun.elapsed() >= budget {
+                drop(worker);
+                self.host.comes();
                 return false;
             }
         }
-    }
-
-    fn take_turn(&self, goes_on: impl Fn() -> bool) {
-        let shared = &self.handle().shared;
-        current::within(shared, |_| {
-            let bed = Bed::new(shared.reactor.clone());
-            Worker::new(shared, &bed, None).take_turn(goes_on);
-        });
-    }
-
-    /// Whether the scheduler of tasks from elsewhere has anything to do now.
-    fn has_work(&self) -> bool {
-        let shared = &self.handle().shared;
-        !shared.injector.is_empty() || shared.reactor.first_deadline() <= crate::clock::now()
     }
 
     /// Sets whom to tell that there is something to do again: `callback` is called once after each
@@ -222,10 +264,15 @@ impl LocalRuntime {
     pub fn on_ready(&self, callback: impl Fn() + Send + Sync + 'static) {
         let before = lock(&self.host.callback).replace(Arc::new(callback));
         drop(before);
-        self.host.waits.store(true, SeqCst);
+        let shared = &self.handle().shared;
+        if !current::is_inside(shared) {
+            self.host.state.swap(WAITS, AcqRel);
+        }
         let host = self.host.clone();
         self.executor.on_ready(move || host.tell());
-        if self.has_work() {
+        // Ordering H3: store-load; the host waits, then looks. Pairs with P1, of who pushes and then tells.
+        fence(SeqCst);
+        if !shared.injector.is_empty() {
             self.host.tell();
         }
     }
@@ -233,7 +280,7 @@ impl LocalRuntime {
     /// When the next timer fires, if one is armed: the host is to take a turn then. It may be too early, if
     /// that timer was dropped.
     pub fn next_deadline(&self) -> Option<Instant> {
-        match self.handle().shared.reactor.first_deadline() {
+        match self.handle().shared.reactor.next_firing() {
             crate::reactor::timers::NEVER => None,
             nanos => crate::clock::moment(nanos),
         }
@@ -277,6 +324,31 @@ pub fn spawn_local<T: 'static>(future: impl Future<Output = T> + 'static) -> Tas
     );
     // SAFETY: `Inside` keeps it as long as a borrow of the runtime lasts.
     unsafe { &*executor }.spawn(future)
+}
+
+impl Drop for LocalRuntime {
+    fn drop(&mut self) {
+        let shared = &self.runtime.handle().shared;
+        if shared.origin.is_elsewhere() {
+            // Whoever was about to wake a task, or holds a lock, is in the parent.
+            return;
+        }
+        self.host.comes();
+        // It may hold a handle.
+        let callback = lock(&self.host.callback).take();
+        contain(|| drop(callback));
+        let inside = self.enter();
+        current::within(shared, |_| {
+            if shared.close() {
+                shared.attend(None);
+            }
+            // The last to go: destructors of the others may spawn some.
+            self.executor.cancel_all();
+        });
+        drop(inside);
+        // SAFETY: it is not used again.
+        unsafe { ManuallyDrop::drop(&mut self.executor) };
+    }
 }
 
 impl fmt::Debug for LocalRuntime {

@@ -489,3 +489,27 @@ fn sockets_are_closed_in_other_programs_and_do_not_block() {
         Ok(())
     });
 }
+
+#[cfg(unix)]
+#[test]
+fn listeners_that_reuse_a_port_share_it_and_no_other_gets_it() {
+    each(async || {
+        let one = TcpListener::bind_reuse_port("127.0.0.1:0").await?;
+        let addr = one.local_addr()?;
+        let other = TcpListener::bind_reuse_port(addr).await?;
+        assert_eq!(other.local_addr()?, addr);
+        let error = TcpListener::bind(addr).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        let mut accepted = [0, 0];
+        // With a hash of the peers' ports, that one gets all is as likely as 64 heads in a row.
+        for _ in 0..64 {
+            let _client = TcpStream::connect(addr).await?;
+            let first = async { one.accept().await.map(|_| 0) };
+            let second = async { other.accept().await.map(|_| 1) };
+            accepted[future::or(first, second).await?] += 1;
+        }
+        assert!(accepted.iter().sum::<i32>() == 64);
+        assert!(!cfg!(target_os = "linux") || accepted.iter().all(|&count| count > 0));
+        Ok(())
+    });
+}

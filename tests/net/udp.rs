@@ -176,3 +176,22 @@ fn options_are_kept() {
         Ok(())
     });
 }
+
+#[cfg(unix)]
+#[test]
+fn sockets_that_reuse_a_port_share_it_and_no_other_gets_it() {
+    each(async || {
+        let one = UdpSocket::bind_reuse_port("127.0.0.1:0").await?;
+        let addr = one.local_addr()?;
+        let other = UdpSocket::bind_reuse_port(addr).await?;
+        assert_eq!(other.local_addr()?, addr);
+        let error = UdpSocket::bind(addr).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        let client = UdpSocket::bind("127.0.0.1:0").await?;
+        client.send_to(b"hello", addr).await?;
+        let (mut buffer, mut buffer_too) = ([0; 8], [0; 8]);
+        let received = future::or(one.recv(&mut buffer), other.recv(&mut buffer_too)).await?;
+        assert_eq!(received, 5);
+        Ok(())
+    });
+}
