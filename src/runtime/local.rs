@@ -195,7 +195,8 @@ impl LocalRuntime {
     ///
     /// After true, a host sleeps until one of these: the callback of [`on_ready`](LocalRuntime::on_ready)
     /// is called; the [descriptor](LocalRuntime::descriptor) can be read from; the
-    /// [next deadline](LocalRuntime::next_deadline) has come.
+    /// [next deadline](LocalRuntime::next_deadline) has come. After false, and after a
+    /// [`block_on`](LocalRuntime::block_on), it takes its next turn without being told.
     ///
     /// # Panics
     /// As [`block_on`](LocalRuntime::block_on).
