@@ -54,7 +54,8 @@ pub(super) struct Core {
     seats: Mutex<Vec<Arc<CachePadded<Seat>>>>,
     /// How many there are, for those who know the first ones.
     pub(super) seat_count: AtomicUsize,
-    /// Those that nobody has.
+    /// Those that nobody has: boxed, since a `run` that works is pointed to.
+    #[allow(clippy::vec_box)]
     free: Mutex<Vec<Box<Seated>>>,
     host: Mutex<Host>,
     /// With nothing noted.

@@ -26,10 +26,13 @@ const WATCH: Duration = Duration::from_micros(100);
 pub(super) struct Peers {
     /// The first seats of the executor, the own one among them; each with what it was seen to hold, and
     /// since when nobody has touched that.
-    seats: Vec<(Arc<CachePadded<Seat>>, Option<(Mark, Instant)>)>,
+    seats: Vec<(Arc<CachePadded<Seat>>, Option<Seen>)>,
     /// Where to begin.
     turn: usize,
 }
+
+/// What a seat was seen to hold, and since when.
+type Seen = (Mark, Instant);
 
 /// What a seat holds, at one moment.
 #[derive(Clone, Copy, PartialEq)]
