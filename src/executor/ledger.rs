@@ -111,6 +111,16 @@ impl<W> Ledger<W> {
         }
     }
 
+    /// The owner: so many references more that it had counted itself; or less.
+    #[cold]
+    pub(crate) fn carry(&self, count: isize) {
+        // Relaxed: before the end nobody frees, whatever the count is.
+        let before = Entry(self.word.fetch_add(count * UNIT, Relaxed));
+        if before.count() > MOST {
+            std::process::abort();
+        }
+    }
+
     /// One reference less, counted here. True if it was the last: the caller frees.
     #[inline]
     pub(crate) fn release(&self) -> bool {
@@ -260,6 +270,18 @@ mod tests {
         ledger.refer();
         let end = ledger.end(2);
         assert_eq!(end.reference, Reference::Given);
+        assert!(ledger.release());
+    }
+
+    #[test]
+    fn what_the_owner_carries_over_counts_at_the_end() {
+        let ledger = Ledger::<u32>::new();
+        // Three were made by the owner, one of which is dropped elsewhere.
+        ledger.carry(3);
+        assert!(!ledger.release());
+        let end = ledger.end(1);
+        assert_eq!(end.reference, Reference::Given);
+        assert!(!ledger.release());
         assert!(ledger.release());
     }
 

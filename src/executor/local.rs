@@ -420,7 +420,9 @@ impl<'a> Run<'a> {
     #[cold]
     fn give_way<T>(&mut self, cx: &mut Context<'_>) -> Poll<T> {
         self.gave_way = true;
-        self.fall_asleep();
+        // What is left is another's, if one sleeps: this one may not be polled for long.
+        self.home.pass_on();
+        self.main.iter().for_each(Main::pause);
         cx.waker().wake_by_ref();
         Poll::Pending
     }

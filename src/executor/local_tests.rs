@@ -53,6 +53,88 @@ fn given_away(to: mpsc::Sender<Waker>) -> impl Future<Output = ()> {
     })
 }
 
+/// The limit from which on references are carried over is a small one in tests.
+#[test]
+fn wakers_that_are_made_here_and_dropped_elsewhere_are_as_many_as_they_like() {
+    let (dropped, counted) = counter();
+    let executor = LocalExecutor::new();
+    let (to, wakers) = mpsc::channel::<Waker>();
+    for end_first in [false, true] {
+        let (guard, to) = (counted(), to.clone());
+        let task = executor.spawn(async move {
+            let _guard = guard;
+            for _ in 0..100 {
+                poll_fn(|cx| {
+                    to.send(cx.waker().clone()).unwrap();
+                    Poll::Ready(())
+                })
+                .await;
+            }
+            yield_now().await;
+        });
+        assert!(executor.try_tick());
+        let all: Vec<_> = wakers.try_iter().collect();
+        assert_eq!(all.len(), 100);
+        if end_first {
+            assert!(executor.try_tick());
+        }
+        elsewhere(|| {
+            all.iter().for_each(Waker::wake_by_ref);
+            drop(all);
+        });
+        while executor.try_tick() {}
+        assert!(task.is_finished());
+    }
+    assert_eq!(dropped.load(SeqCst), 2);
+}
+
+/// Each wake gives one reference to the inbox, which the executor drops.
+#[test]
+fn wakes_from_elsewhere_are_as_many_as_they_like() {
+    let executor = LocalExecutor::new();
+    let (to, wakers) = mpsc::channel();
+    let task = executor.spawn(async move {
+        let mut polls = 0;
+        poll_fn(|cx| {
+            if polls == 0 {
+                to.send(cx.waker().clone()).unwrap();
+            }
+            polls += 1;
+            if polls == 100 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    });
+    assert!(executor.try_tick());
+    let waker = wakers.recv().unwrap();
+    while !task.is_finished() {
+        elsewhere(|| waker.wake_by_ref());
+        assert!(executor.try_tick());
+    }
+    elsewhere(|| drop(waker));
+}
+
+#[test]
+fn what_a_run_leaves_when_it_gives_way_is_another_ones_that_sleeps() {
+    let executor = LocalExecutor::new();
+    let woken = std::sync::Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let mut sleeps = Box::pin(executor.run(pending::<()>()));
+    assert!(sleeps.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let mut gives_way = Box::pin(executor.run(async {
+        executor
+            .spawn(async {
+                loop {
+                    yield_now().await;
+                }
+            })
+            .detach();
+        pending::<()>().await;
+    }));
+    let idle = &mut Context::from_waker(Waker::noop());
+    assert!(gives_way.as_mut().poll(idle).is_pending());
+    assert!(woken.0.load(SeqCst) >= 1);
+}
+
 #[test]
 fn tasks_borrow_and_run_in_the_order_of_their_spawns() {
     let log = RefCell::new(Vec::new());
