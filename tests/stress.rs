@@ -16,7 +16,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{until, watched};
+use common::{Random, until, watched};
 use parking_lot::Mutex;
 
 use paceline::time::{sleep, timeout};
@@ -26,28 +26,6 @@ use paceline::{
 use sockets::Shelf;
 
 const SEEDS: u64 = if cfg!(debug_assertions) { 60 } else { 200 };
-
-/// xorshift64: a seed gives one sequence of decisions.
-#[derive(Clone)]
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    /// Up to 300 µs.
-    fn moments(&mut self) -> Duration {
-        Duration::from_nanos(self.below(300_000))
-    }
-
-    fn fork(&mut self) -> Self {
-        Random(self.below(u64::MAX).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-}
 
 /// What the storm's tasks and threads share.
 struct Storm {

@@ -26,6 +26,28 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Names the test that a child process runs.
 const ALONE: &str = "PACELINE_TEST_ALONE";
 
+/// xorshift64: a seed gives one sequence of decisions.
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    /// Up to 300 µs.
+    pub fn moments(&mut self) -> Duration {
+        Duration::from_nanos(self.below(300_000))
+    }
+
+    pub fn fork(&mut self) -> Self {
+        Random(self.below(u64::MAX).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+}
+
 pub fn runtime(workers: usize) -> Runtime {
     Runtime::builder().worker_threads(workers).build().expect("valid settings")
 }

@@ -20,9 +20,6 @@ use std::thread;
 use futures_lite::future::{block_on, or};
 use paceline as ex;
 
-/// What only our executor promises is asked of no other.
-const PACELINE: bool = true;
-
 type Ex<'a> = ex::Executor<'a>;
 /// What several tasks of one executor can hold.
 type Shared<T> = std::sync::Arc<T>;

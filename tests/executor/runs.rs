@@ -13,7 +13,7 @@ use futures_lite::future::{block_on, or};
 use crate::common::{until, watched};
 use crate::either::runs::leaves_the_rest_to_an_idle_run;
 use crate::either::{Puppet, idle_run, poll_idly, yields};
-use crate::{Drive, Ex, PACELINE, driven};
+use crate::{Drive, Ex, driven};
 
 /// By one thread and by sixteen, in `run` and in a loop of ticks; and by the thread that awaits.
 fn each_way(body: impl AsyncFn(&Ex<'static>) + Send + Sync + 'static) {
@@ -351,10 +351,6 @@ fn beside_a_stuck_poll(reach: impl Fn(&Ex<'static>, &dyn Fn() -> bool)) {
 
 #[test]
 fn try_tick_reaches_what_waits_behind_a_stuck_poll() {
-    // Elsewhere ticks do not look into the queues of runs.
-    if !PACELINE {
-        return;
-    }
     watched("", || {
         beside_a_stuck_poll(|ex, all_ended| {
             until(|| {
@@ -367,9 +363,6 @@ fn try_tick_reaches_what_waits_behind_a_stuck_poll() {
 
 #[test]
 fn tick_reaches_what_waits_behind_a_stuck_poll() {
-    if !PACELINE {
-        return;
-    }
     watched("", || {
         beside_a_stuck_poll(|ex, all_ended| {
             while !all_ended() {

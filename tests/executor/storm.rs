@@ -14,28 +14,12 @@ use std::thread;
 use futures_lite::FutureExt;
 use futures_lite::future::{block_on, or, yield_now};
 
-use crate::common::{silent_panic, watched};
+use crate::common::{Random, silent_panic, watched};
 use crate::either::{Puppet, yields};
-use crate::{Ex, PACELINE, ex};
+use crate::{Ex, ex};
 
 const SEEDS: u64 = if cfg!(debug_assertions) { 40 } else { 150 };
 const PLACES: u64 = 32;
-
-/// xorshift64: a seed gives one sequence of decisions.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    fn fork(&mut self) -> Self {
-        Random(self.below(u64::MAX).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-}
 
 /// How many futures have come to which end.
 #[derive(Default)]
@@ -237,14 +221,12 @@ fn storm(seed: u64) {
         ends: Ends::default(),
         over: AtomicBool::new(false),
     });
-    let (calm, disturbers) = (AtomicBool::new(false), 2);
+    let calm = AtomicBool::new(false);
     thread::scope(|scope| {
-        let disturbers: Vec<_> = (0..disturbers)
-            .map(|_| {
-                let (storm, random, calm) = (&storm, random.fork(), &calm);
-                scope.spawn(move || disturb(storm, random, calm))
-            })
-            .collect();
+        for _ in 0..2 {
+            let (storm, random, calm) = (&storm, random.fork(), &calm);
+            scope.spawn(move || disturb(storm, random, calm));
+        }
         thread::scope(|scope| {
             let (_stop, stopped) = async_channel::bounded::<()>(1);
             for thread in 0..runs + ticks {
@@ -270,11 +252,7 @@ fn storm(seed: u64) {
         while Arc::strong_count(&ex) > 1 {
             ex.try_tick();
         }
-        // The wakes go on while the executor ends; elsewhere these may keep a future for ever.
-        if !PACELINE {
-            calm.store(true, SeqCst);
-            disturbers.into_iter().for_each(|disturber| disturber.join().unwrap());
-        }
+        // The wakes go on while the executor ends.
         storm.budget.store(0, SeqCst);
         // A disturber may hold it as well for a moment, and then it is the one that drops it.
         drop(ex);

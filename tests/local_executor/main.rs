@@ -14,9 +14,6 @@ mod races;
 
 use paceline as ex;
 
-/// What only our executor promises is asked of no other.
-const PACELINE: bool = true;
-
 type Ex<'a> = ex::LocalExecutor<'a>;
 /// What several tasks of one executor can hold.
 type Shared<T> = std::rc::Rc<T>;

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 
 use crate::common::waker_that;
-use crate::{Ex, PACELINE, Shared, ex};
+use crate::{Ex, Shared, ex};
 
 pub fn poll_idly<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))

@@ -8,7 +8,7 @@ use std::task::Poll;
 use futures_lite::FutureExt;
 use futures_lite::future::block_on;
 
-use super::{Ex, PACELINE, assert_works, tick_all, yields};
+use super::{Ex, assert_works, tick_all, yields};
 use crate::common::{Census, hand_made, on_drop, silent_panic, watched};
 
 /// What a panic carried.
@@ -177,9 +177,6 @@ fn panics_when_dropped() -> impl Future<Output = u32> + Send {
 
 #[test]
 fn a_panic_of_a_futures_destructor_is_contained() {
-    if !PACELINE {
-        return;
-    }
     watched("", || {
         // At its end; whether the awaiter has the output or the panic is not promised.
         let ex = Ex::new();
@@ -213,9 +210,6 @@ fn a_panic_of_a_futures_destructor_is_contained() {
 
 #[test]
 fn a_panic_of_an_outputs_destructor_is_contained() {
-    if !PACELINE {
-        return;
-    }
     watched("", || {
         let ex = Ex::new();
         let output = || on_drop(|| silent_panic());

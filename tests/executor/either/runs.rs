@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use futures::channel::oneshot;
 use futures_lite::future::{block_on, or, zip};
 
-use super::{Ex, PACELINE, Puppet, Shared, assert_works, idle_run, tick_all, yields};
+use super::{Ex, Puppet, Shared, assert_works, idle_run, tick_all, yields};
 use crate::Held;
 use crate::common::watched;
 
@@ -155,9 +155,6 @@ fn what_a_run_holds_that_is_not_polled_any_more_is_done_by_one_that_is() {
 /// Who is woken and not polled is not waited for.
 #[test]
 fn what_a_run_holds_that_is_not_polled_any_more_is_done_by_one_that_is_polled_when_woken() {
-    if !PACELINE {
-        return;
-    }
     each_phase(|phase, other_first| {
         let (ex, ended) = (Ex::new(), Arc::new(AtomicUsize::new(0)));
         let [_not_polled, mut other] = two_runs(&ex, phase, other_first, &ended);
@@ -172,10 +169,6 @@ fn what_a_run_holds_that_is_not_polled_any_more_is_done_by_one_that_is_polled_wh
 #[test]
 fn try_tick_reaches_what_a_run_holds_that_is_not_polled() {
     each_phase(|phase, other_first| {
-        // Elsewhere ticks do not look into the queues of runs.
-        if !PACELINE && phase == Phase::Busy {
-            return;
-        }
         let (ex, ended) = (Ex::new(), Arc::new(AtomicUsize::new(0)));
         let _runs = two_runs(&ex, phase, other_first, &ended);
         spawn_counted(&ex, 10, &ended);
@@ -187,9 +180,6 @@ fn try_tick_reaches_what_a_run_holds_that_is_not_polled() {
 #[test]
 fn tick_reaches_what_a_run_holds_that_is_not_polled() {
     each_phase(|phase, other_first| {
-        if !PACELINE && phase == Phase::Busy {
-            return;
-        }
         let (ex, ended) = (Ex::new(), Arc::new(AtomicUsize::new(0)));
         let _runs = two_runs(&ex, phase, other_first, &ended);
         spawn_counted(&ex, 10, &ended);
@@ -216,9 +206,6 @@ fn a_leaked_run_keeps_no_other_from_its_work() {
 
 #[test]
 fn what_a_leaked_run_holds_is_dropped_with_the_executor() {
-    if !PACELINE {
-        return;
-    }
     each_phase(|phase, other_first| {
         let (ex, ended) = (Ex::new(), Arc::new(AtomicUsize::new(0)));
         let [leaked, _other] = two_runs(&ex, phase, other_first, &ended);
