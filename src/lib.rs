@@ -91,8 +91,9 @@
 //! ([`blocking`] on its [`pool`], [`io`], [`net`], [`time`], and `hyper` and `tokio_io` for libraries that want it so);
 //! the public runtime on top, with its [`config`] and [`metrics`], and who keeps a task alive on it
 //! ([`supervise`]); executors without threads ([`executor`]: several threads share one, with the same task,
-//! slot and queue; one thread has the other, with a task of its own that is not atomic there); and small change ([`contain`] for panics, [`fork`] for forked processes, [`sync`] for
-//! the model checker, [`word`] for what fits a pointer).
+//! slot and queue; one thread has the other, with a task of its own that is not atomic there); and small
+//! change ([`contain`] for panics, [`fork`] for forked processes, [`sync`] for the model checker, [`word`]
+//! for what fits a pointer).
 #![allow(rustdoc::private_intra_doc_links)] // the map above is for readers of the source
 #![allow(clippy::needless_doctest_main)] // a first program has a `main`
 

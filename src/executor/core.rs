@@ -135,9 +135,7 @@ impl Core {
     /// From outside of all `run`s.
     fn inject(&self, runnable: Runnable) {
         self.injector.push(runnable);
-        if !self.sleepers.notify() && runner::grows(self.injector.len()) {
-            self.sleepers.call_another();
-        }
+        self.sleepers.notify_of(|| self.injector.len());
     }
 
     pub(super) fn inject_many(&self, runnables: impl Iterator<Item = Runnable>) {

@@ -2,13 +2,13 @@
 //! inside any other.
 
 #[cfg(not(paceline_loom))]
-mod core;
-#[cfg(not(paceline_loom))]
 mod multi;
 #[cfg(not(paceline_loom))]
-mod peers;
+mod core;
 #[cfg(not(paceline_loom))]
 mod runner;
+#[cfg(not(paceline_loom))]
+mod peers;
 mod sleepers;
 
 #[cfg(not(paceline_loom))]
@@ -23,6 +23,7 @@ mod ledger;
 mod remote;
 
 mod signal;
+pub(crate) mod attention;
 
 #[cfg(not(paceline_loom))]
 pub use local::LocalExecutor;

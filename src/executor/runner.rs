@@ -33,11 +33,6 @@ const MOST_INJECTED: usize = 128;
 const MOST_POLLS: u32 = 127;
 const TURN: Duration = Duration::from_micros(200);
 
-/// Whether so many that wait are worth one more who comes, although one that was called has not come yet.
-pub(super) fn grows(waiting: usize) -> bool {
-    waiting >= 8 && waiting.is_power_of_two()
-}
-
 /// What others may look at, and take from.
 pub(super) struct Seat {
     pub(super) index: usize,
@@ -117,9 +112,7 @@ impl Seated {
     #[inline]
     pub(super) fn push(&self, core: &Core, runnable: Runnable) {
         self.queue.push(runnable);
-        if !core.sleepers.notify() && grows(self.queue.len()) {
-            core.sleepers.call_another();
-        }
+        core.sleepers.notify_of(|| self.queue.len());
     }
 
     /// The task that just yielded, unless others are to go first.

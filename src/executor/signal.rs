@@ -4,19 +4,12 @@
 use std::task::{Wake, Waker};
 
 use crate::contain::contain;
-use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
+use crate::executor::attention::Attention;
+use crate::sync::atomic::{AtomicBool, Ordering::*};
 use crate::sync::{Mutex, lock};
 
-/// It is being polled, or its outer executor was told to poll it; only [`Signal::rest`] leaves this
-/// state for a rest.
-const AWAKE: u8 = 0;
-/// It was called, and is to look again before it rests.
-const CALLED: u8 = 1;
-/// It has nothing to do; who calls it tells the outer executor.
-const ASLEEP: u8 = 2;
-
 pub(crate) struct Signal {
-    state: AtomicU8,
+    attention: Attention,
     /// The main future is to be polled.
     main: AtomicBool,
     outer: Mutex<Option<Waker>>,
@@ -25,7 +18,7 @@ pub(crate) struct Signal {
 impl Signal {
     pub(crate) fn new() -> Self {
         Signal {
-            state: AtomicU8::new(AWAKE),
+            attention: Attention::new(),
             main: AtomicBool::new(false),
             outer: Mutex::new(None),
         }
@@ -34,15 +27,12 @@ impl Signal {
     /// A poll begins: whoever called before was heard.
     #[inline]
     pub(crate) fn begin(&self) {
-        if self.state.load(Relaxed) != AWAKE {
-            // Ordering G1: acquire what was done before the call; pairs with G2.
-            self.state.swap(AWAKE, AcqRel);
-        }
+        self.attention.begin();
     }
 
     /// Whether it was called in this poll.
     pub(crate) fn is_called(&self) -> bool {
-        self.state.load(Relaxed) == CALLED
+        self.attention.is_called()
     }
 
     /// The main future is to be polled, whether or not anybody woke it.
@@ -64,8 +54,7 @@ impl Signal {
 
     /// There is something to do.
     pub(crate) fn call(&self) {
-        // Ordering G2: release what was done before; pairs with G1. Acquire: `outer` is there.
-        if self.state.swap(CALLED, AcqRel) == ASLEEP {
+        if self.attention.call() {
             let outer = lock(&self.outer).take();
             if let Some(outer) = outer {
                 contain(|| outer.wake());
@@ -80,11 +69,11 @@ impl Signal {
         // The lock is released before the old one is dropped: it may run a user's code.
         let before = lock(&self.outer).replace(outer);
         drop(before);
-        if self.state.compare_exchange(AWAKE, ASLEEP, AcqRel, Acquire).is_ok() {
-            return true;
+        let rests = self.attention.rest();
+        if !rests {
+            self.begin();
         }
-        self.begin();
-        false
+        rests
     }
 
     /// It will not be polled any more.

@@ -16,6 +16,11 @@ const CALLED: u32 = 1;
 const HOST: u32 = 2;
 const ONE: u32 = 4;
 
+/// Whether so many that wait are worth one more who comes, although one that was called has not come yet.
+fn is_growth(waiting: usize) -> bool {
+    waiting >= 8 && waiting.is_power_of_two()
+}
+
 /// Somebody who can be called, once.
 pub(crate) trait Sleeper {
     /// Whether it looks for work itself when it is called, or only tells a host.
@@ -92,6 +97,14 @@ impl<S: Sleeper> Sleepers<S> {
             self.call(false);
         }
         word & CALLED == 0
+    }
+
+    /// As [`notify`](Self::notify), after a push by which so many wait: where that grows, one more is called.
+    #[inline]
+    pub(crate) fn notify_of(&self, waiting: impl FnOnce() -> usize) {
+        if !self.notify() && is_growth(waiting()) {
+            self.call_another();
+        }
     }
 
     /// Calls one more, although one has been called: it may not come for long.
@@ -260,6 +273,31 @@ mod models {
             let outer = std::sync::Arc::new(Outer(loom::sync::Notify::new()));
             stage.run(&Arc::new(Signal::new()), &outer, 1);
             pusher.join().unwrap();
+        });
+    }
+
+    /// Who was called takes one thing, and then does not come back for long, while another is pushed: the next
+    /// one is called for that.
+    #[test]
+    fn push_beside_the_look_of_the_called_one_calls_the_next() {
+        loom::model(|| {
+            let stage = Stage::new();
+            let [next, first] = [(); 2].map(|()| Arc::new(Signal::new()));
+            let _listed = stage.sleepers.list(next.clone());
+            let listed = stage.sleepers.list(first.clone());
+            stage.push();
+            let pusher = {
+                let stage = stage.clone();
+                loom::thread::spawn(move || stage.push())
+            };
+            assert!(first.is_called() && !stage.sleepers.leave(listed));
+            assert!(stage.take());
+            stage.sleepers.settle();
+            if stage.items.load(Relaxed) > 0 {
+                stage.sleepers.notify();
+            }
+            pusher.join().unwrap();
+            assert!(next.is_called(), "nobody comes for the second");
         });
     }
 

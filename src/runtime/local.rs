@@ -16,11 +16,12 @@ use crate::config::Config;
 use crate::contain::contain;
 use crate::current;
 use crate::executor::LocalExecutor;
+use crate::executor::attention::Attention;
 use crate::metrics::Metrics;
 use crate::park::Bed;
 use crate::runtime::Runtime;
 use crate::shared::{Shared, Starter};
-use crate::sync::atomic::{AtomicU8, Ordering::*, fence};
+use crate::sync::atomic::{Ordering::SeqCst, fence};
 use crate::sync::{Arc, Mutex, lock};
 use crate::task::Task;
 use crate::worker::Worker;
@@ -68,44 +69,21 @@ pub struct LocalRuntime {
     host: Arc<Host>,
 }
 
-/// It comes round without being told: it was told, or the last turn has left something.
-const COMES: u8 = 0;
-/// It is in a turn, which looks once more if somebody tells.
-const LOOKS: u8 = 1;
-/// It waits, and is to be told.
-const WAITS: u8 = 2;
-
-/// Who is told when there is something to do between two turns.
-///
-/// Whoever has something to do publishes it, then tells; a turn begins to look, looks, and then waits unless
-/// told since. What was published before the turn began to look is found by the look, and of what was
-/// published later the turn is told, or the host: nothing is lost. A host that was told comes, and so
-/// needs no second word.
+/// Who is told when there is something to do between two turns. In a turn it looks; it comes unasked after
+/// one that has left something.
 struct Host {
-    state: AtomicU8,
+    attention: Attention,
     callback: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
 impl Host {
-    /// A turn looks for work from now on.
-    fn begin(&self) {
-        // Ordering H1: acquire what was published by those who told before; pairs with H2.
-        self.state.swap(LOOKS, AcqRel);
-    }
-
-    /// The turn has found nothing. False if somebody told meanwhile.
-    fn wait(&self) -> bool {
-        self.state.compare_exchange(LOOKS, WAITS, AcqRel, Acquire).is_ok()
-    }
-
     /// Nobody is to be told.
     fn comes(&self) {
-        self.state.swap(COMES, AcqRel);
+        let _ = self.attention.call();
     }
 
     fn tell(&self) {
-        // Ordering H2: release what was published before; pairs with H1.
-        if self.state.swap(COMES, AcqRel) == WAITS {
+        if self.attention.call() {
             let callback = lock(&self.callback).clone();
             callback.into_iter().for_each(|callback| contain(|| callback()));
         }
@@ -139,7 +117,8 @@ impl LocalRuntime {
     }
 
     pub(super) fn with(config: Config) -> Self {
-        let host = Arc::new(Host { state: AtomicU8::new(COMES), callback: Mutex::new(None) });
+        let host = Arc::new(Host { attention: Attention::new(), callback: Mutex::new(None) });
+        host.comes();
         let tell = {
             let host = host.clone();
             move || host.tell()
@@ -236,7 +215,7 @@ impl LocalRuntime {
         let worker = Leave(Worker::new(shared, &bed, None));
         worker.0.acquire();
         loop {
-            self.host.begin();
+            self.host.attention.begin();
             worker.0.begin_main(called_at);
             let share = || budget.saturating_sub(begun.elapsed()).min(SHARE);
             let stalled = self.executor.run_until_stalled(share());
@@ -245,7 +224,7 @@ impl LocalRuntime {
             if stalled && !found {
                 // Looks into the injector once more, and tells if there is something.
                 worker.0.leave();
-                if self.host.wait() {
+                if self.host.attention.rest() {
                     return true;
                 }
                 worker.0.acquire();
@@ -267,7 +246,7 @@ impl LocalRuntime {
         drop(before);
         let shared = &self.handle().shared;
         if !current::is_inside(shared) {
-            self.host.state.swap(WAITS, AcqRel);
+            self.host.attention.lie_down();
         }
         let host = self.host.clone();
         self.executor.on_ready(move || host.tell());
@@ -364,8 +343,7 @@ impl futures_task::LocalSpawn for LocalRuntime {
         &self,
         future: futures_task::LocalFutureObj<'static, ()>,
     ) -> Result<(), futures_task::SpawnError> {
-        self.spawn(future).detach();
-        Ok(())
+        self.executor.spawn_local_obj(future)
     }
 }
 
@@ -375,7 +353,6 @@ impl futures_task::Spawn for LocalRuntime {
         &self,
         future: futures_task::FutureObj<'static, ()>,
     ) -> Result<(), futures_task::SpawnError> {
-        self.spawn(future).detach();
-        Ok(())
+        self.executor.spawn_obj(future)
     }
 }
