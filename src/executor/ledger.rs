@@ -9,35 +9,46 @@
 use std::fmt;
 
 use crate::sync::UnsafeCell;
-use crate::sync::atomic::{AtomicIsize, Ordering::*, fence};
+use crate::sync::atomic::{Ordering::*, fence};
+
+/// As wide as there is one: 32 bits, less those of the flags, are soon counted through.
+#[cfg(target_has_atomic = "64")]
+type Word = i64;
+#[cfg(target_has_atomic = "64")]
+type AtomicWord = crate::sync::atomic::AtomicI64;
+#[cfg(not(target_has_atomic = "64"))]
+type Word = isize;
+#[cfg(not(target_has_atomic = "64"))]
+type AtomicWord = crate::sync::atomic::AtomicIsize;
 
 /// The future is gone, and the counts are one.
-const ENDED: isize = 1;
+const ENDED: Word = 1;
 /// A waker is in the cell; whoever leaves this state owns the cell, and after the end the owner does.
-const WAITING: isize = 2;
+const WAITING: Word = 2;
 /// A thread has put the task into the executor's inbox, or is about to; only the owner leaves this
 /// state, and does so before the poll.
-const CLAIMED: isize = 4;
+const CLAIMED: Word = 4;
 /// The handle is gone: nobody wants the output.
-const ABANDONED: isize = 8;
+const ABANDONED: Word = 8;
 /// The future is to be dropped.
-const CANCELLED: isize = 16;
+const CANCELLED: Word = 16;
 /// One reference.
-const UNIT: isize = 256;
+const UNIT: Word = 256;
 
-/// More references than memory can hold wakers of; a count beyond is one of forgotten clones.
-pub(crate) const MOST: isize = isize::MAX / UNIT / 4;
+/// A count beyond is one of forgotten clones: memory cannot hold wakers of so many references; on 32 bits
+/// without an atomic word of 64 they would be 16 MB.
+const MOST: Word = Word::MAX / UNIT / 4;
 
 /// The word at one moment.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry(isize);
+pub(crate) struct Entry(Word);
 
 impl Entry {
-    fn has(self, flag: isize) -> bool {
+    fn has(self, flag: Word) -> bool {
         self.0 & flag != 0
     }
 
-    fn count(self) -> isize {
+    fn count(self) -> Word {
         self.0 >> UNIT.trailing_zeros()
     }
 
@@ -88,16 +99,16 @@ pub(crate) enum Reference {
 }
 
 pub(crate) struct Ledger<W> {
-    word: AtomicIsize,
+    word: AtomicWord,
     waker: UnsafeCell<Option<W>>,
 }
 
 impl<W> Ledger<W> {
     pub(crate) fn new() -> Self {
-        Ledger { word: AtomicIsize::new(0), waker: UnsafeCell::new(None) }
+        Ledger { word: AtomicWord::new(0), waker: UnsafeCell::new(None) }
     }
 
-    fn set(&self, flags: isize) -> Entry {
+    fn set(&self, flags: Word) -> Entry {
         // Ordering J1: release what the caller did for the poll or the end that follows, also if
         // nothing changes; pairs with J2 and J3. Acquire: of the end (J3), the output.
         Entry(self.word.fetch_or(flags, AcqRel))
@@ -115,7 +126,7 @@ impl<W> Ledger<W> {
     #[cold]
     pub(crate) fn carry(&self, count: isize) {
         // Relaxed: before the end nobody frees, whatever the count is.
-        let before = Entry(self.word.fetch_add(count * UNIT, Relaxed));
+        let before = Entry(self.word.fetch_add(count as Word * UNIT, Relaxed));
         if before.count() > MOST {
             std::process::abort();
         }
@@ -225,7 +236,7 @@ impl<W> Ledger<W> {
             reference,
         };
         if !before.has(WAITING | ABANDONED) {
-            let after = Entry(before.0 + (count - 1) * UNIT + ENDED);
+            let after = Entry(before.0 + (count as Word - 1) * UNIT + ENDED);
             if after.count() == 0 {
                 return of(Reference::Last);
             }
@@ -243,7 +254,7 @@ impl<W> Ledger<W> {
     #[cold]
     fn end_beside_others(&self, count: isize) -> End<W> {
         // Ordering J3: as above. Acquire: the joiner's waker.
-        let before = Entry(self.word.fetch_add(count * UNIT + ENDED, AcqRel));
+        let before = Entry(self.word.fetch_add(count as Word * UNIT + ENDED, AcqRel));
         debug_assert!(!before.has(ENDED), "{before:?}");
         let waker = before.has(WAITING).then(|| {
             // SAFETY: after an end that finds `WAITING` the handle leaves the cell alone.
@@ -282,6 +293,19 @@ mod tests {
         let end = ledger.end(1);
         assert_eq!(end.reference, Reference::Given);
         assert!(!ledger.release());
+        assert!(ledger.release());
+    }
+
+    /// Also on 32 bits.
+    #[cfg(target_has_atomic = "64")]
+    #[test]
+    fn millions_of_references_are_counted() {
+        let ledger = Ledger::<u32>::new();
+        ledger.carry(1 << 26);
+        ledger.refer();
+        ledger.carry(-(1 << 26));
+        let end = ledger.end(1);
+        assert_eq!(end.reference, Reference::Given);
         assert!(ledger.release());
     }
 
@@ -481,6 +505,25 @@ mod models {
             });
             vec![waker, handle]
         });
+    }
+
+    /// The owner carries over the references that it made and has not dropped itself, and others let go
+    /// of them meanwhile: before, between and after.
+    #[test]
+    fn what_is_carried_over_while_others_let_go_of_it_frees_exactly_once() {
+        for count in [0, 1] {
+            loom::model(move || {
+                let stage = Stage::new();
+                // The executor's own, and two wakers that went elsewhere.
+                let others: Vec<_> = (0..2).map(|_| beside(&stage, Stage::release)).collect();
+                stage.abandoned_here.store(true, Relaxed);
+                stage.ledger.carry(3 - count);
+                stage.end(count);
+                others.into_iter().for_each(|other| other.join().unwrap());
+                assert_eq!(stage.freed.load(Relaxed), 1, "freed once");
+                assert_eq!(stage.outputs_dropped.load(Relaxed), 1, "output dropped once");
+            });
+        }
     }
 
     /// The handle was dropped by the owner, a waker goes elsewhere while the task ends.
