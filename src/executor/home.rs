@@ -5,10 +5,10 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-use crate::cadence::Cadence;
 use crate::contain::contain;
 use crate::current;
 use crate::executor::local_task::Raw;
+use crate::executor::quantum::Quantum;
 use crate::executor::remote::Remote;
 use crate::executor::signal::Signal;
 use crate::slice::Slice;
@@ -26,7 +26,11 @@ impl Listed {
     pub(super) fn call(self) {
         match self {
             Listed::Run(signal) => contain(|| signal.call()),
-            Listed::Host(callback) => contain(|| callback()),
+            Listed::Host(callback) => {
+                contain(|| callback());
+                // It may be the last to hold it.
+                contain(|| drop(callback));
+            }
         }
     }
 
@@ -63,7 +67,9 @@ pub(super) struct Home {
     /// Somebody may be in the list of whom to call.
     has_listed: Cell<bool>,
     polls: Cell<u64>,
-    cadence: Cadence,
+    quantum: Quantum,
+    /// Something that came from elsewhere may still be in the queue.
+    brought: Cell<bool>,
     slice: Slice,
     host: RefCell<Option<Listed>>,
     remote: Remote<Raw, Listed>,
@@ -91,7 +97,8 @@ impl Home {
             awake: Cell::new(false),
             has_listed: Cell::new(false),
             polls: Cell::new(0),
-            cadence: Cadence::new(),
+            quantum: Quantum::new(),
+            brought: Cell::new(false),
             slice: Slice::new(timeslice),
             host: RefCell::new(None),
             remote: Remote::new(),
@@ -244,6 +251,7 @@ impl Home {
     fn take_inbox(&self) {
         let mut entries = self.taken.take();
         self.remote.take(&mut entries);
+        self.brought.set(true);
         for task in entries.drain(..) {
             if task.accept() {
                 self.owed.set(self.owed.get() - 1);
@@ -252,17 +260,34 @@ impl Home {
         self.taken.set(entries);
     }
 
-    /// Whether it is time to look up from the queue, and to give way.
+    /// Whether it is time to give way, or to look up from the queue.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
-        self.cadence.is_due(self.polls.get())
+        self.quantum.is_due(self.polls.get()) && self.is_over()
+    }
+
+    #[cold]
+    fn is_over(&self) -> bool {
+        self.quantum.is_over(Instant::now, self.polls.get())
+    }
+
+    /// Whoever is polled next looks up if it gave way, and has a quantum of its own.
+    pub(super) fn give_way(&self) {
+        self.quantum.begin(None, self.polls.get());
+        self.pass_on();
     }
 
     #[cold]
     pub(super) fn look_up(&self) {
-        self.cadence.look_up(Instant::now(), self.polls.get());
+        self.quantum.begin(Some(Instant::now()), self.polls.get());
         if !self.remote.seems_empty() {
             self.take_inbox();
+        }
+        // However long slices are: what came from elsewhere comes one nearer at each look up.
+        if self.first.get().is_none() {
+            self.brought.set(false);
+        } else if self.brought.get() {
+            self.slot.take().into_iter().for_each(|task| self.push(task));
         }
     }
 
@@ -287,7 +312,7 @@ impl Home {
     #[inline]
     pub(super) fn fall_asleep(&self) {
         self.awake.set(false);
-        self.cadence.pause();
+        self.quantum.pause();
     }
 
     /// `who` has found nothing to do and is to be called. False if there is something.
@@ -331,7 +356,7 @@ impl Home {
         let host = Listed::Host(callback);
         self.unlist(&host);
         let before = self.host.replace(Some(host));
-        drop(before);
+        contain(|| drop(before));
     }
 
     /// Lists the callback, if there is one. False if there is something to do already.
@@ -378,7 +403,8 @@ impl Home {
             debug_assert!(has_ended);
             1
         });
-        drop(self.host.take());
+        let host = self.host.take();
+        contain(|| drop(host));
         drop(self.taken.take());
     }
 }

@@ -15,8 +15,12 @@ mod sleepers;
 mod local;
 #[cfg(all(test, not(paceline_loom)))]
 mod local_tests;
+#[cfg(all(test, not(paceline_loom)))]
+mod local_turn_tests;
 #[cfg(not(paceline_loom))]
 mod home;
+#[cfg(not(paceline_loom))]
+mod quantum;
 #[cfg(not(paceline_loom))]
 mod local_task;
 mod ledger;

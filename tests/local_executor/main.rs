@@ -8,6 +8,7 @@ mod common;
 
 #[path = "../executor/either/mod.rs"]
 mod either;
+mod allocations;
 mod home;
 mod local;
 mod races;
