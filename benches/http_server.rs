@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use common::arms::{Paceline, SlotOff, Smol, Tokio, WithSlot};
 use common::net::{LOOPBACK, Net, Stream};
-use common::workloads::WORKERS;
+use common::workloads;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -77,7 +77,7 @@ fn run<A: Http>(workers: usize, address: SocketAddr) {
 
 /// One request, answered.
 fn check<A: Http>() {
-    let reply = A::new(WORKERS).in_task(async {
+    let reply = A::new(workloads::workers()).in_task(async {
         let (listener, address) = A::listen(LOOPBACK).await;
         A::launch(serve::<A>(listener));
         let mut client = A::connect(address).await;
@@ -106,7 +106,7 @@ const SERVERS: [Server; 4] =
     [server::<Paceline>(), server::<Tokio>(), server::<Smol>(), server::<SlotOff>()];
 
 fn main() {
-    let (mut chosen, mut address, mut workers) = (None, LOOPBACK, WORKERS);
+    let (mut chosen, mut address, mut workers) = (None, LOOPBACK, workloads::workers());
     let mut test = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
+use super::settings;
+
 /// One runtime with its settings.
 pub trait Arm: Send + Sync + Sized + 'static {
     const NAME: &'static str;
@@ -55,7 +57,7 @@ impl<const SLOT: bool> Arm for WithSlot<SLOT> {
     const NAME: &'static str = if SLOT { "paceline" } else { "slot-off" };
 
     fn new(workers: usize) -> Self {
-        Self::built(paceline::Builder::new().worker_threads(workers))
+        Self::built(settings::get().builder().worker_threads(workers))
     }
 
     fn block_on<F: Future>(&self, future: F) -> F::Output {

@@ -10,6 +10,8 @@ pub struct Sample {
     pub cpu: Duration,
     /// Voluntary context switches: waits that blocked.
     pub switches: u64,
+    /// How often a worker went to sleep, where the runtime counts it.
+    pub parks: Option<u64>,
     /// What the workload watches besides its throughput.
     pub watched: Option<Watched>,
 }
@@ -52,6 +54,7 @@ pub fn measured(ops: u64, work: impl FnOnce()) -> Sample {
         elapsed,
         cpu: cpu_after.saturating_sub(cpu),
         switches: switches_after.saturating_sub(switches),
+        parks: None,
         watched: None,
     }
 }

@@ -6,4 +6,5 @@ pub mod channel;
 pub mod choice;
 pub mod measure;
 pub mod net;
+pub mod settings;
 pub mod workloads;

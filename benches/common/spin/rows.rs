@@ -8,7 +8,7 @@ use crate::common::arms::{Arm, Paceline, Tokio};
 use crate::common::measure::{Sample, quartiles};
 use crate::common::net::Net;
 use crate::common::workloads::outside::{self, Clients, Timed};
-use crate::common::workloads::{Runner, WORKERS, io, tasks};
+use crate::common::workloads::{Runner, io, tasks, workers};
 
 /// How paceline's workers spin; and tokio, where it is compared.
 pub const ARMS: [&str; 5] = ["off", "short", "long", ADAPTIVE, TOKIO];
@@ -76,9 +76,9 @@ impl Row {
     /// The load on a runtime of its own, and paceline's handle.
     pub fn start(&self, arm: &str) -> (Timed, Option<paceline::Handle>) {
         if arm == TOKIO {
-            return (set_up(self.load, Tokio::new(WORKERS)), None);
+            return (set_up(self.load, Tokio::new(workers())), None);
         }
-        let builder = paceline::Builder::new().worker_threads(WORKERS).spin(spin(arm));
+        let builder = paceline::Builder::new().worker_threads(workers()).spin(spin(arm));
         let paceline = Paceline::built(builder);
         let handle = paceline.handle().clone();
         (set_up(self.load, paceline), Some(handle))
@@ -117,6 +117,7 @@ fn repeated(mut round: Runner) -> Timed {
             elapsed: parts.iter().map(|part| part.elapsed).sum(),
             cpu: parts.iter().map(|part| part.cpu).sum(),
             switches: parts.iter().map(|part| part.switches).sum(),
+            parks: None,
             watched,
         }
     })

@@ -10,6 +10,7 @@ use futures::channel::oneshot;
 
 use super::arms::{Arm, Paceline, SlotOff, Smol, Tokio};
 use super::measure::Sample;
+use super::settings;
 
 mod channels;
 pub mod io;
@@ -18,7 +19,9 @@ pub mod tasks;
 mod timers;
 
 /// Workers of every runtime, unless the workload says otherwise.
-pub const WORKERS: usize = 2;
+pub fn workers() -> usize {
+    settings::get().workers
+}
 
 /// A workload on a runtime of its own, set up: a call is one round.
 pub type Runner = Box<dyn FnMut() -> Sample>;
@@ -54,12 +57,12 @@ macro_rules! workload {
 }
 
 fn plain<A: Arm>(round: fn(&A) -> Sample) -> Runner {
-    let runtime = A::new(WORKERS);
+    let runtime = A::new(workers());
     Box::new(move || round(&runtime))
 }
 
 fn prepared<A: Arm>(set_up: fn(A) -> Runner) -> Runner {
-    set_up(A::new(WORKERS))
+    set_up(A::new(workers()))
 }
 
 pub const WORKLOADS: &[Workload] = &[

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
 
-use super::{WORKERS, countdown, primes, yield_now};
+use super::{countdown, primes, workers, yield_now};
 use crate::common::arms::Arm;
 use crate::common::channel::{Receiver, Sender, channel};
 use crate::common::measure::{Histogram, Sample, measured};
@@ -261,8 +261,8 @@ pub fn lifecycle_with_work<A: Arm>(_: &A) -> Sample {
     const CYCLES: u64 = 50;
     measured(CYCLES, || {
         for _ in 0..CYCLES {
-            A::new(WORKERS).block_on(async {
-                let tasks: Vec<_> = (0..WORKERS).map(|_| A::spawn(async {})).collect();
+            A::new(workers()).block_on(async {
+                let tasks: Vec<_> = (0..workers()).map(|_| A::spawn(async {})).collect();
                 for task in tasks {
                     task.await;
                 }
