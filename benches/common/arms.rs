@@ -34,7 +34,15 @@ pub trait Arm: Send + Sync + Sized + 'static {
 
     /// Spawns a task that panics, and waits until that is known.
     fn spawn_panicking() -> impl Future<Output = ()> + Send + 'static;
+
+    /// Gives how often the workers have gone to sleep so far, where that is counted.
+    fn parks(&self) -> Option<Parks> {
+        None
+    }
 }
+
+/// A count that goes on while the runtime does.
+pub type Parks = Box<dyn Fn() -> u64>;
 
 /// paceline, with its wake slot or without.
 pub struct WithSlot<const SLOT: bool>(paceline::Runtime);
@@ -84,6 +92,12 @@ impl<const SLOT: bool> Arm for WithSlot<SLOT> {
             assert!(task.join().await.is_err_and(|error: paceline::JoinError| error.is_panic()));
         }
     }
+
+    /// A thread in `block_on` counts.
+    fn parks(&self) -> Option<Parks> {
+        let handle = self.handle().clone();
+        Some(Box::new(move || handle.metrics().total().parks))
+    }
 }
 
 pub struct Tokio(tokio::runtime::Runtime);
@@ -121,6 +135,13 @@ impl Arm for Tokio {
             let outcome: Result<(), _> = task.await;
             assert!(outcome.is_err_and(|error| error.is_panic()));
         }
+    }
+
+    /// A thread in `block_on` does not count.
+    fn parks(&self) -> Option<Parks> {
+        let metrics = self.0.metrics();
+        let all = move || (0..metrics.num_workers()).map(|n| metrics.worker_park_count(n)).sum();
+        Some(Box::new(all))
     }
 }
 

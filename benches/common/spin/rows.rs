@@ -8,7 +8,7 @@ use crate::common::arms::{Arm, Paceline, Tokio};
 use crate::common::measure::{Sample, quartiles};
 use crate::common::net::Net;
 use crate::common::workloads::outside::{self, Clients, Timed};
-use crate::common::workloads::{Runner, io, tasks, workers};
+use crate::common::workloads::{Runner, io, pairs, workers};
 
 /// How paceline's workers spin; and tokio, where it is compared.
 pub const ARMS: [&str; 5] = ["off", "short", "long", ADAPTIVE, TOKIO];
@@ -87,15 +87,15 @@ impl Row {
 
 fn set_up<A: Net>(load: Load, arm: A) -> Timed {
     match load {
-        Load::RemoteRoundTrip => Box::new(move |lasts| tasks::remote_round_trip_for(&arm, lasts)),
+        Load::RemoteRoundTrip => Box::new(move |lasts| pairs::remote_round_trip_for(&arm, lasts)),
         Load::RequestReply { clients, gap } => {
             let mut clients = Clients::new(arm, clients, gap);
             Box::new(move |lasts| clients.call(lasts))
         }
         Load::Bursts { run, pause } => outside::bursts(arm, run, pause),
-        Load::Pair => repeated(Box::new(move || tasks::pair_alone(&arm))),
+        Load::Pair => repeated(Box::new(move || pairs::pairs::<A, 1>(&arm))),
         Load::Echo { connections } => repeated(io::timed_echo_tcp(arm, connections)),
-        Load::Idle => outside::rests(arm),
+        Load::Idle => outside::rests(arm, 4),
     }
 }
 

@@ -1,9 +1,12 @@
-//! Workloads of channels: async-channel's for every arm, with room for 128.
+//! Workloads of channels: async-channel's for every arm, with room for 128; one of the standard library's.
+
+use std::sync::mpsc;
+use std::time::Instant;
 
 use async_channel::{Receiver, Sender, bounded};
 
 use crate::common::arms::Arm;
-use crate::common::measure::{Sample, measured};
+use crate::common::measure::{Histogram, Sample, measured};
 
 const CAPACITY: usize = 128;
 
@@ -87,4 +90,24 @@ pub fn pipeline<A: Arm>(arm: &A) -> Sample {
         });
         assert_eq!((count, sum), (ITEMS, ITEMS * (ITEMS - 1) / 2 + ITEMS * STAGES));
     })
+}
+
+/// The future of `block_on` spawns a task and blocks until its message comes, as no future should: its
+/// thread is a worker, which others have to make up for. Watched is how long that takes.
+pub fn std_channel_in_block_on<A: Arm>(arm: &A) -> Sample {
+    const TIMES: u64 = 100;
+    let mut took = Histogram::new();
+    let mut sample = measured(TIMES, || {
+        arm.block_on(async {
+            for _ in 0..TIMES {
+                let start = Instant::now();
+                let (sender, receiver) = mpsc::channel();
+                A::launch(async move { sender.send(()).unwrap() });
+                receiver.recv().unwrap();
+                took.add(start.elapsed());
+            }
+        });
+    });
+    sample.watched = Some(took.watched("message"));
+    sample
 }

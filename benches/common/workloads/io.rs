@@ -146,7 +146,11 @@ pub fn timed_echo_tcp<A: Net>(arm: A, connections: usize) -> Runner {
         let took = took.clone();
         move |stream, echoes| timed_call(stream, echoes, took.clone())
     };
-    let mut round = rounds(arm, ends, connections * echoes, echoes, client);
+    watching(took, rounds(arm, ends, connections * echoes, echoes, client))
+}
+
+/// Watches the echoes that a round notes.
+fn watching(took: Arc<Mutex<Histogram>>, mut round: Runner) -> Runner {
     Box::new(move || {
         let sample = round();
         let took = std::mem::replace(&mut *took.lock().unwrap(), Histogram::new());
@@ -198,27 +202,39 @@ async fn call_by_datagram<A: Net>(socket: A::Udp, to: SocketAddr, echoes: usize)
 }
 
 /// 200 tasks 20 times: an echo that is parsed, a sleep of 1 ms, an echo, and some computing; an
-/// operation is one of these 4,000.
+/// operation is one of these 4,000. Watched is how long the first echo takes.
 pub fn mixed<A: Net>(arm: A) -> Runner {
     const TASKS: usize = 200;
     const TIMES: usize = 20;
 
-    async fn client<A: Net>(mut stream: A::Tcp, echoes: usize) -> A::Tcp {
-        let mut buffer = [0; BUFFER];
+    async fn client<A: Net>(
+        mut stream: A::Tcp,
+        echoes: usize,
+        took: Arc<Mutex<Histogram>>,
+    ) -> A::Tcp {
+        let (mut buffer, mut mine) = ([0; BUFFER], Histogram::new());
         for time in 0..echoes as u64 / 2 {
+            let start = Instant::now();
             let reply = echo(&mut stream, &request(time), &mut buffer).await;
+            mine.add(start.elapsed());
             let limit = parsed(reply);
             assert_eq!(limit, time + 200);
             A::sleep_until(Instant::now() + Duration::from_millis(1)).await;
             echo(&mut stream, &request(time), &mut buffer).await;
             black_box(primes(0..limit));
         }
+        took.lock().unwrap().merge(&mine);
         stream
     }
 
     raise_file_limit();
     let ends = arm.in_task(tcp::<A>(TASKS));
-    rounds(arm, ends, TASKS * TIMES, 2 * TIMES, client::<A>)
+    let took = Arc::new(Mutex::new(Histogram::new()));
+    let client = {
+        let took = took.clone();
+        move |stream, echoes| client::<A>(stream, echoes, took.clone())
+    };
+    watching(took, rounds(arm, ends, TASKS * TIMES, 2 * TIMES, client))
 }
 
 /// A line of names and values, with blanks after it.

@@ -12,10 +12,13 @@ use super::arms::{Arm, Paceline, SlotOff, Smol, Tokio};
 use super::measure::Sample;
 use super::settings;
 
+mod busy;
 mod channels;
 pub mod io;
 pub mod outside;
-pub mod tasks;
+pub mod pairs;
+mod remote;
+mod tasks;
 mod timers;
 
 /// Workers of every runtime, unless the workload says otherwise.
@@ -36,59 +39,116 @@ pub struct Workload {
     pub arms: &'static [Start],
 }
 
-/// `workload!(name, kind module::body)`, or with the divisor of rounds as a third argument. A
-/// `plain` body is one round; a `prepared` one takes the runtime and gives the runner.
+/// `workload!(name, kind module::body)`. What may follow: the divisor of rounds; `on` and the number of
+/// workers; `beside` and one more arm. A `plain` body is one round; a `prepared` one takes the runtime
+/// and gives the runner; a `bare` one makes its runtimes itself.
 macro_rules! workload {
-    ($name:literal, $kind:ident $module:ident::$body:ident $(::<$n:literal>)?) => {
-        workload!($name, $kind $module::$body $(::<$n>)?, 1)
-    };
-    ($name:literal, $kind:ident $module:ident::$body:ident $(::<$n:literal>)?, $divisor:literal) => {
+    (
+        $name:literal, $kind:ident $module:ident::$body:ident $(::<$($n:literal),+>)?
+        $(, $divisor:literal)? $(, on $workers:literal)? $(, beside $arm:expr)?
+    ) => {
         Workload {
             name: $name,
-            rounds_divisor: $divisor,
+            rounds_divisor: [$($divisor,)? 1][0],
             arms: &[
-                (Paceline::NAME, || $kind($module::$body::<Paceline $(, $n)?>)),
-                (Tokio::NAME, || $kind($module::$body::<Tokio $(, $n)?>)),
-                (Smol::NAME, || $kind($module::$body::<Smol $(, $n)?>)),
-                (SlotOff::NAME, || $kind($module::$body::<SlotOff $(, $n)?>)),
+                workload!(Paceline, $kind $module::$body $(::<$($n),+>)? $(, on $workers)?),
+                workload!(Tokio, $kind $module::$body $(::<$($n),+>)? $(, on $workers)?),
+                workload!(Smol, $kind $module::$body $(::<$($n),+>)? $(, on $workers)?),
+                workload!(SlotOff, $kind $module::$body $(::<$($n),+>)? $(, on $workers)?),
+                $($arm)?
             ],
         }
     };
+    (
+        $arm:ident, $kind:ident $module:ident::$body:ident $(::<$($n:literal),+>)?
+        $(, on $workers:literal)?
+    ) => {
+        ($arm::NAME, || {
+            $kind($module::$body::<$arm $(, $($n),+)?>, [$($workers,)? workers()][0])
+        })
+    };
 }
 
-fn plain<A: Arm>(round: fn(&A) -> Sample) -> Runner {
-    let runtime = A::new(workers());
-    Box::new(move || round(&runtime))
+fn plain<A: Arm>(round: fn(&A) -> Sample, workers: usize) -> Runner {
+    let runtime = A::new(workers);
+    let parks = runtime.parks();
+    Box::new(move || counting(parks.as_deref(), || round(&runtime)))
 }
 
-fn prepared<A: Arm>(set_up: fn(A) -> Runner) -> Runner {
-    set_up(A::new(workers()))
+fn prepared<A: Arm>(set_up: fn(A) -> Runner, workers: usize) -> Runner {
+    let runtime = A::new(workers);
+    let parks = runtime.parks();
+    let mut round = set_up(runtime);
+    Box::new(move || counting(parks.as_deref(), &mut round))
+}
+
+fn bare(round: fn() -> Sample, _workers: usize) -> Runner {
+    Box::new(round)
+}
+
+/// The round, and how often workers went to sleep in it.
+fn counting(parks: Option<&dyn Fn() -> u64>, round: impl FnOnce() -> Sample) -> Sample {
+    let before = parks.map(|parks| parks());
+    let sample = round();
+    Sample { parks: parks.zip(before).map(|(parks, before)| parks() - before), ..sample }
 }
 
 pub const WORKLOADS: &[Workload] = &[
     workload!("spawn_many", plain tasks::spawn_many),
     workload!("spawn_inside", plain tasks::spawn_inside),
+    workload!("spawn_remote_1", plain remote::spawn_remote::<1>),
+    workload!("spawn_remote_2", plain remote::spawn_remote::<2>),
+    workload!("spawn_remote_4", plain remote::spawn_remote::<4>),
+    workload!("spawn_remote_8", plain remote::spawn_remote::<8>),
+    workload!("spawn_remote_busy", plain busy::spawn_remote_busy, 4),
+    workload!("spawn_remote_chains", plain busy::spawn_remote_chains, 4),
     workload!("chained_spawn", plain tasks::chained_spawn),
     workload!("spawn_await", plain tasks::spawn_await),
     workload!("spawn_await_main", plain tasks::spawn_await_main),
+    workload!("spawn_recursive", plain tasks::spawn_recursive),
+    workload!("spawn_storm_busy", plain busy::spawn_storm_busy),
     workload!("yield_200", plain tasks::yield_200),
     workload!("yield_1", plain tasks::yield_1),
     workload!("ping_pong", plain tasks::ping_pong),
-    workload!("pair", plain tasks::pair_alone),
-    workload!("pair_beside_yielders", plain tasks::pair_beside_yielders, 3),
-    workload!("main_round_trip", plain tasks::main_round_trip),
-    workload!("remote_round_trip", plain tasks::remote_round_trip),
-    workload!("lifecycle_1", plain tasks::lifecycle::<1>),
-    workload!("lifecycle_2", plain tasks::lifecycle::<2>),
-    workload!("lifecycle_8", plain tasks::lifecycle::<8>),
-    workload!("lifecycle_with_work", plain tasks::lifecycle_with_work),
+    workload!("pair", plain pairs::pairs::<1>),
+    workload!("pairs_2", plain pairs::pairs::<2>),
+    workload!("pairs_8", plain pairs::pairs::<8>),
+    workload!("pair_beside_yielders", plain pairs::pair_beside_yielders, 3),
+    workload!("main_round_trip", plain pairs::main_round_trip),
+    workload!("remote_round_trip", plain pairs::remote_round_trip,
+        beside ("raw", || bare(pairs::raw_round_trip, 0))),
+    workload!("request_reply_1", prepared outside::request_reply::<1, 0>),
+    workload!("request_reply_1_200us", prepared outside::request_reply::<1, 200>),
+    workload!("request_reply_1_2ms", prepared outside::request_reply::<1, 2_000>),
+    workload!("request_reply_4", prepared outside::request_reply::<4, 0>),
+    workload!("request_reply_4_200us", prepared outside::request_reply::<4, 200>),
+    workload!("request_reply_4_2ms", prepared outside::request_reply::<4, 2_000>),
+    workload!("request_reply_32", prepared outside::request_reply::<32, 0>),
+    workload!("request_reply_32_200us", prepared outside::request_reply::<32, 200>),
+    workload!("request_reply_32_2ms", prepared outside::request_reply::<32, 2_000>),
+    workload!("burst_1", plain remote::burst::<1>),
+    workload!("burst_2", plain remote::burst::<2>),
+    workload!("burst_4", plain remote::burst::<4>),
+    workload!("burst_8", plain remote::burst::<8>),
+    workload!("burst_16", plain remote::burst::<16>),
+    workload!("burst_32", plain remote::burst::<32>),
+    workload!("burst_64", plain remote::burst::<64>),
+    workload!("burst_128", plain remote::burst::<128>),
+    workload!("burst_256", plain remote::burst::<256>),
+    workload!("lifecycle_1", bare tasks::lifecycle::<1>),
+    workload!("lifecycle_2", bare tasks::lifecycle::<2>),
+    workload!("lifecycle_8", bare tasks::lifecycle::<8>),
+    workload!("lifecycle_with_work", bare tasks::lifecycle_with_work),
+    workload!("idle", bare outside::idle, 4),
     workload!("fan_out_compute", plain tasks::fan_out_compute),
     workload!("catch_panics", plain tasks::catch_panics),
     workload!("channel_1_to_1", plain channels::many_to_one::<1>),
     workload!("channel_8_to_1", plain channels::many_to_one::<8>),
     workload!("channel_chains", plain channels::chains),
     workload!("pipeline", plain channels::pipeline),
+    workload!("std_channel_in_block_on", plain channels::std_channel_in_block_on),
     workload!("many_timers", plain timers::many_timers, 2),
+    workload!("timers_busy", plain timers::timers_busy, 2),
     workload!("timeout_ready", plain timers::timeout_ready),
     workload!("timeout_pending_once", plain timers::timeout_pending_once),
     workload!("arm_cancel_0", prepared timers::arm_cancel::<0>),
@@ -102,6 +162,18 @@ pub const WORKLOADS: &[Workload] = &[
     #[cfg(unix)]
     workload!("echo_unix", prepared io::echo_unix),
     workload!("mixed", prepared io::mixed, 2),
+    workload!("spawn_inside_w8", plain tasks::spawn_inside, on 8),
+    workload!("spawn_inside_w32", plain tasks::spawn_inside, on 32),
+    workload!("spawn_remote_4_w8", plain remote::spawn_remote::<4>, on 8),
+    workload!("spawn_remote_4_w32", plain remote::spawn_remote::<4>, on 32),
+    workload!("yield_200_w8", plain tasks::yield_200, on 8),
+    workload!("yield_200_w32", plain tasks::yield_200, on 32),
+    workload!("ping_pong_w8", plain tasks::ping_pong, on 8),
+    workload!("ping_pong_w32", plain tasks::ping_pong, on 32),
+    workload!("pairs_8_w8", plain pairs::pairs::<8>, on 8),
+    workload!("pairs_8_w32", plain pairs::pairs::<8>, on 32),
+    workload!("echo_64_w8", prepared io::echo_tcp::<64>, on 8),
+    workload!("echo_64_w32", prepared io::echo_tcp::<64>, on 32),
 ];
 
 /// Silences the panics of `catch_panics`, and no others.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender, bounded};
 
+use super::{Runner, counting, workers};
 use crate::common::arms::Arm;
 use crate::common::measure::{Histogram, Sample, measured};
 use crate::common::net::{LOOPBACK, Net};
@@ -155,9 +156,9 @@ fn burst<A: Arm>(arm: &A, waits: &Arc<[AtomicU64]>) {
     }
 }
 
-/// Nothing, for a runtime that has worked, and now waits for requests, for a connection and for a timer.
-/// An operation is a round; its CPU time counts.
-pub fn rests<A: Net>(arm: A) -> Timed {
+/// Nothing, for a runtime that has worked, and now waits for requests, each of a task of its own, for a
+/// connection and for a timer. An operation is a round; its CPU time counts.
+pub fn rests<A: Net>(arm: A, tasks: usize) -> Timed {
     /// For the last spin, and the ticker's last ticks.
     const SETTLES: Duration = Duration::from_millis(100);
     arm.launch_from_outside(async {
@@ -165,7 +166,7 @@ pub fn rests<A: Net>(arm: A) -> Timed {
         let (listener, _) = A::listen(LOOPBACK).await;
         drop(A::accept(&listener).await);
     });
-    let mut clients = Clients::new(arm, 4, Duration::ZERO);
+    let mut clients = Clients::new(arm, tasks, Duration::ZERO);
     clients.call(Duration::from_millis(20));
     nap(SETTLES);
     Box::new(move |lasts| {
@@ -173,6 +174,22 @@ pub fn rests<A: Net>(arm: A) -> Timed {
         let _stay = &clients;
         measured(1, || nap(lasts))
     })
+}
+
+/// 1,000 tasks wait, for 250 ms. The runtime is made for the round: what others do that are idle would
+/// count as well.
+pub fn idle<A: Net>() -> Sample {
+    let arm = A::new(workers());
+    let parks = arm.parks();
+    let mut rest = rests(arm, 1_000);
+    counting(parks.as_deref(), || rest(Duration::from_millis(250)))
+}
+
+/// Clients for 20 ms, or for ten of their gaps if that is longer.
+pub fn request_reply<A: Arm, const CLIENTS: usize, const GAP_US: u64>(arm: A) -> Runner {
+    let gap = Duration::from_micros(GAP_US);
+    let mut clients = Clients::new(arm, CLIENTS, gap);
+    Box::new(move || clients.call(Duration::from_millis(20).max(gap * 10)))
 }
 
 /// Sleeps for that long and no shorter.

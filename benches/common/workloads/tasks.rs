@@ -1,16 +1,15 @@
-//! Workloads of the scheduler: spawns, yields, messages, lifecycles.
+//! Workloads of the scheduler: spawns, yields, lifecycles.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::time::Instant;
 
 use futures::channel::oneshot;
 
-use super::{countdown, primes, workers, yield_now};
+use super::{Countdown, countdown, primes, workers, yield_now};
 use crate::common::arms::Arm;
-use crate::common::channel::{Receiver, Sender, channel};
 use crate::common::measure::{Histogram, Sample, measured};
 
 async fn spawn_all<A: Arm>(count: usize) {
@@ -51,6 +50,27 @@ pub fn chained_spawn<A: Arm>(arm: &A) -> Sample {
                 link::<A>(DEPTH, done);
                 end.await.unwrap();
             }
+        });
+    })
+}
+
+/// A task spawns two, and so on: 2^14 leaves; an operation is a spawn.
+pub fn spawn_recursive<A: Arm>(arm: &A) -> Sample {
+    const DEPTH: u32 = 14;
+    fn branch<A: Arm>(depth: u32, leaves: Countdown) {
+        A::launch(async move {
+            if depth == 0 {
+                return leaves.one_less();
+            }
+            branch::<A>(depth - 1, leaves.clone());
+            branch::<A>(depth - 1, leaves);
+        });
+    }
+    measured((2 << DEPTH) - 1, || {
+        arm.block_on(async {
+            let (leaves, done) = countdown(1 << DEPTH);
+            branch::<A>(DEPTH, leaves);
+            done.await.unwrap();
         });
     })
 }
@@ -124,150 +144,35 @@ pub fn ping_pong<A: Arm>(arm: &A) -> Sample {
     })
 }
 
-/// Sends back what comes in, until the other side hangs up.
-async fn echo(mut incoming: Receiver<usize>, mut outgoing: Sender<usize>) {
-    while let Some(message) = incoming.recv().await {
-        outgoing.send(message).await;
-    }
-}
-
-/// Sends messages and waits for each to come back.
-async fn call(mut outgoing: Sender<usize>, mut incoming: Receiver<usize>, n: usize) {
-    for message in 0..n {
-        outgoing.send(message).await;
-        assert_eq!(incoming.recv().await, Some(message));
-    }
-}
-
-/// Two tasks that exchange messages over channels of capacity 1.
-async fn pair<A: Arm>(messages: usize) {
-    let (ping, pings) = channel();
-    let (pong, pongs) = channel();
-    let echo = A::spawn(echo(pings, pong));
-    let caller = A::spawn(call(ping, pongs, messages));
-    caller.await;
-    echo.await;
-}
-
-/// One pair alone; an operation is one message there and back.
-pub fn pair_alone<A: Arm>(arm: &A) -> Sample {
-    measured(50_000, || arm.block_on(pair::<A>(50_000)))
-}
-
-/// One pair beside 200 tasks that yield, for 30 ms; watched is how long these wait for their next
-/// turn.
-pub fn pair_beside_yielders<A: Arm>(arm: &A) -> Sample {
-    const LASTS: Duration = Duration::from_millis(30);
-    let waits = Arc::new(Mutex::new(Histogram::new()));
-    let stop = Arc::new(AtomicBool::new(false));
-    let sent = Arc::new(AtomicUsize::new(0));
-    let mut sample = measured(0, || {
-        arm.block_on(async {
-            let yielders: Vec<_> = (0..200)
-                .map(|_| {
-                    let (stop, waits) = (stop.clone(), waits.clone());
-                    A::spawn(async move {
-                        let mut mine = Histogram::new();
-                        while !stop.load(Relaxed) {
-                            let before = Instant::now();
-                            yield_now().await;
-                            mine.add(before.elapsed());
-                        }
-                        waits.lock().unwrap().merge(&mine);
-                    })
-                })
-                .collect();
-            let (mut ping, pings) = channel();
-            let (pong, mut pongs) = channel();
-            let echo = A::spawn(echo(pings, pong));
-            let caller = {
-                let sent = sent.clone();
-                A::spawn(async move {
-                    let start = Instant::now();
-                    while start.elapsed() < LASTS {
-                        ping.send(0).await;
-                        assert_eq!(pongs.recv().await, Some(0));
-                        sent.fetch_add(1, Relaxed);
-                    }
-                })
-            };
-            caller.await;
-            stop.store(true, Relaxed);
-            echo.await;
-            for yielder in yielders {
-                yielder.await;
-            }
-        });
-    });
-    (sample.ops, sample.elapsed) = (sent.load(Relaxed) as u64, LASTS);
-    sample.watched = Some(waits.lock().unwrap().watched("wait"));
-    sample
-}
-
-/// The future of `block_on` and one task exchange messages.
-pub fn main_round_trip<A: Arm>(arm: &A) -> Sample {
-    const TRIPS: usize = 2_000;
-    measured(TRIPS as u64, || {
-        arm.block_on(async {
-            let (ping, pings) = channel();
-            let (pong, pongs) = channel();
-            A::launch(echo(pings, pong));
-            call(ping, pongs, TRIPS).await;
-        });
-    })
-}
-
-/// A foreign thread and a task exchange messages while the runtime has nothing else to do.
-pub fn remote_round_trip<A: Arm>(arm: &A) -> Sample {
-    const TRIPS: usize = 2_000;
-    let (ping, pings) = channel();
-    let (pong, pongs) = channel();
-    arm.launch_from_outside(echo(pings, pong));
-    measured(TRIPS as u64, || futures_lite::future::block_on(call(ping, pongs, TRIPS)))
-}
-
-/// The same for that long; watched is how long a message takes there and back.
-pub fn remote_round_trip_for<A: Arm>(arm: &A, lasts: Duration) -> Sample {
-    let (mut ping, pings) = channel();
-    let (pong, mut pongs) = channel();
-    arm.launch_from_outside(echo(pings, pong));
-    let (mut trips, mut took) = (0, Histogram::new());
-    let mut sample = measured(0, || {
-        futures_lite::future::block_on(async {
+/// Watched is how long one takes.
+fn cycles(cycle: impl Fn()) -> Sample {
+    const CYCLES: u64 = 50;
+    let mut took = Histogram::new();
+    let mut sample = measured(CYCLES, || {
+        for _ in 0..CYCLES {
             let start = Instant::now();
-            let mut now = start;
-            while now - start < lasts {
-                ping.send(trips).await;
-                assert_eq!(pongs.recv().await, Some(trips));
-                trips += 1;
-                let before = std::mem::replace(&mut now, Instant::now());
-                took.add(now - before);
-            }
-        });
+            cycle();
+            took.add(start.elapsed());
+        }
     });
-    sample.ops = trips as u64;
-    sample.watched = Some(took.watched("trip"));
+    sample.watched = Some(took.watched("cycle"));
     sample
 }
 
 /// A runtime is made, runs nothing, and is dropped.
-pub fn lifecycle<A: Arm, const WORKERS: usize>(_: &A) -> Sample {
-    const CYCLES: u64 = 50;
-    measured(CYCLES, || (0..CYCLES).for_each(|_| A::new(WORKERS).block_on(async {})))
+pub fn lifecycle<A: Arm, const WORKERS: usize>() -> Sample {
+    cycles(|| A::new(WORKERS).block_on(async {}))
 }
 
 /// The same with one task per worker.
-pub fn lifecycle_with_work<A: Arm>(_: &A) -> Sample {
-    const CYCLES: u64 = 50;
-    measured(CYCLES, || {
-        for _ in 0..CYCLES {
-            A::new(workers()).block_on(async {
-                let tasks: Vec<_> = (0..workers()).map(|_| A::spawn(async {})).collect();
-                for task in tasks {
-                    task.await;
-                }
-            });
-        }
+pub fn lifecycle_with_work<A: Arm>() -> Sample {
+    cycles(|| {
+        A::new(workers()).block_on(async {
+            let tasks: Vec<_> = (0..workers()).map(|_| A::spawn(async {})).collect();
+            for task in tasks {
+                task.await;
+            }
+        });
     })
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use futures::poll;
 
-use super::{Runner, countdown, yield_now};
+use super::busy::{Load, compute_10us};
+use super::{Runner, countdown, workers, yield_now};
 use crate::common::measure::{Histogram, Sample, measured};
 use crate::common::net::Net;
 
@@ -23,14 +24,24 @@ fn scattered(number: usize, least: Duration, most: Duration) -> Duration {
     least + Duration::from_micros((hash * width) >> 32)
 }
 
+const TIMERS: usize = 10_000;
+
 /// 10,000 tasks sleep once, for 1 to 50 ms; watched is how much later than asked each wakes.
 pub fn many_timers<A: Net>(arm: &A) -> Sample {
-    const TIMERS: usize = 10_000;
     let lateness: Arc<[AtomicU64]> = (0..TIMERS).map(|_| AtomicU64::new(0)).collect();
     let mut sample = measured(TIMERS as u64, || arm.in_task(sleepers::<A>(lateness.clone())));
     let mut histogram = Histogram::new();
     lateness.iter().for_each(|ns| histogram.add(Duration::from_nanos(ns.load(Relaxed))));
     sample.watched = Some(histogram.watched("late"));
+    sample
+}
+
+/// The same beside two tasks for each worker that yield and compute for 10 µs; an operation is a turn of
+/// one of these.
+pub fn timers_busy<A: Net>(arm: &A) -> Sample {
+    let load = Load::yielding(arm, 2 * workers(), compute_10us);
+    let mut sample = many_timers(arm);
+    sample.ops = load.end().count;
     sample
 }
 
