@@ -1,9 +1,13 @@
-//! The table of ratios, with the system's allocator. See benches/README.md.
+//! Every workload over every arm and with both allocators, as ratios to tokio: tables, files, a chart;
+//! records and compares baselines, sweeps over knobs. See benches/README.md.
 
 mod common;
-#[path = "common/ratios.rs"]
+#[path = "common/ratios/mod.rs"]
 mod ratios;
 
-fn main() {
-    ratios::main();
+#[global_allocator]
+static ALLOCATOR: ratios::allocator::Switch = ratios::allocator::Switch::new();
+
+fn main() -> std::process::ExitCode {
+    ratios::main()
 }

@@ -40,6 +40,11 @@ impl Sample {
     pub fn switches_per_op(&self) -> f64 {
         self.switches as f64 / self.ops as f64
     }
+
+    /// Not a number where the runtime does not count them.
+    pub fn parks_per_op(&self) -> f64 {
+        self.parks.map_or(f64::NAN, |parks| parks as f64 / self.ops as f64)
+    }
 }
 
 /// Measures `work`, which did that many operations.
@@ -59,6 +64,11 @@ pub fn measured(ops: u64, work: impl FnOnce()) -> Sample {
     }
 }
 
+/// Lets each of so many arms have its turn; each round begins with another one.
+pub fn take_turns(arms: usize, round: usize, mut turn: impl FnMut(usize)) {
+    (0..arms).for_each(|first| turn((round + first) % arms));
+}
+
 /// Lets each arm have a round, in turning order, again and again. The first time warms up, and counts if
 /// there is no other. Gives the samples of each arm, and how many operations there were, warm-up and all.
 pub fn interleaved<A>(
@@ -69,14 +79,13 @@ pub fn interleaved<A>(
     let mut samples = vec![Vec::new(); arms.len()];
     let mut operations = 0;
     for round in 0..=rounds {
-        for turn in 0..arms.len() {
-            let arm = (round + turn) % arms.len();
+        take_turns(arms.len(), round, |arm| {
             let sample = round_of(&mut arms[arm]);
             operations += sample.ops;
             if round > 0 || rounds == 0 {
                 samples[arm].push(sample);
             }
-        }
+        });
     }
     (samples, operations)
 }
@@ -144,4 +153,27 @@ pub fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
+}
+
+/// Lower quartile, median and upper quartile of what was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Quartiles {
+    pub low: f64,
+    pub median: f64,
+    pub high: f64,
+}
+
+impl Quartiles {
+    /// Of the values that are numbers; none of the three is one where there are none.
+    pub fn of(values: impl Iterator<Item = f64>) -> Self {
+        let known: Vec<_> = values.filter(|value| value.is_finite()).collect();
+        let [low, median, high] =
+            if known.is_empty() { [f64::NAN; 3] } else { quartiles(known.into_iter()) };
+        Quartiles { low, median, high }
+    }
+
+    /// The distance of the quartiles.
+    pub fn spread_percent(self) -> f64 {
+        (self.high - self.low) / self.median * 100.0
+    }
 }

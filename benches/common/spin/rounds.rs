@@ -7,7 +7,7 @@ use std::time::Duration;
 use paceline::WorkerMetrics;
 
 use super::rows::{IDLE, Row};
-use crate::common::measure::Sample;
+use crate::common::measure::{Sample, take_turns};
 use crate::common::workloads::outside::Timed;
 
 /// How many rounds, and how long each is.
@@ -126,7 +126,6 @@ fn run_one_by_one(row: &Row, arms: &[&str], profile: Profile) {
     });
 }
 
-/// Each round begins with another arm.
 fn in_turns(arms: usize, rounds: usize, mut turn: impl FnMut(usize)) {
-    (0..rounds).for_each(|round| (0..arms).for_each(|first| turn((round + first) % arms)));
+    (0..rounds).for_each(|round| take_turns(arms, round, &mut turn));
 }

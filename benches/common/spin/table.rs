@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::conditions::Condition;
 use super::rounds::{Figure, Outcome};
 use super::rows::{ADAPTIVE, ARMS, FIXED, IDLE, Row, TOKIO};
-use crate::common::measure::quartiles;
+use crate::common::measure::Quartiles;
 
 /// The rounds of every row and arm in one condition.
 #[derive(Default)]
@@ -22,13 +22,13 @@ impl Outcomes {
 
     /// Quartiles; of nothing if that arm was not measured or has no such figure.
     pub fn of(&self, row: &str, arm: &str, figure: Figure) -> Quartiles {
-        Quartiles::new(self.rounds(row, arm).iter().map(|round| round.get(figure)))
+        Quartiles::of(self.rounds(row, arm).iter().map(|round| round.get(figure)))
     }
 
     /// Of the ratios in the same round, in which the machine was the same.
     pub fn ratio(&self, row: &str, arm: &str, to: &str, figure: Figure) -> Quartiles {
         let pairs = self.rounds(row, arm).iter().zip(self.rounds(row, to));
-        Quartiles::new(pairs.map(|(one, other)| one.get(figure) / other.get(figure)))
+        Quartiles::of(pairs.map(|(one, other)| one.get(figure) / other.get(figure)))
     }
 
     /// The fixed arm that does most.
@@ -36,26 +36,6 @@ impl Outcomes {
         let ops = |arm: &&&str| self.of(row, arm, Figure::OpsPerS).median;
         let known = FIXED.iter().filter(|arm| !ops(arm).is_nan());
         known.max_by(|one, other| ops(one).total_cmp(&ops(other))).copied()
-    }
-}
-
-#[derive(Clone, Copy)]
-pub struct Quartiles {
-    pub low: f64,
-    pub median: f64,
-    pub high: f64,
-}
-
-impl Quartiles {
-    fn new(values: impl Iterator<Item = f64>) -> Self {
-        let known: Vec<_> = values.filter(|value| value.is_finite()).collect();
-        let [low, median, high] =
-            if known.is_empty() { [f64::NAN; 3] } else { quartiles(known.into_iter()) };
-        Quartiles { low, median, high }
-    }
-
-    fn spread_percent(self) -> f64 {
-        (self.high - self.low) / self.median * 100.0
     }
 }
 

@@ -3,7 +3,8 @@
 use super::conditions::{CONDITIONS, Condition};
 use super::rounds::{Figure, Outcome};
 use super::rows::{ADAPTIVE, FIXED, IDLE, ROUND_TRIP, TOKIO};
-use super::table::{Outcomes, Quartiles};
+use super::table::Outcomes;
+use crate::common::measure::Quartiles;
 
 /// It does as much as the best fixed spin, within this.
 const LEAST_TO_BEST: f64 = 0.95;
