@@ -22,7 +22,9 @@ fn spawn_from<A: Arm>(arm: &A, threads: usize) -> Sample {
     let barrier = Barrier::new(threads + 1);
     let spawner = || {
         // Once they are there, and once they are to begin.
-        (0..2).for_each(|_| drop(barrier.wait()));
+        for _ in 0..2 {
+            barrier.wait();
+        }
         let start = Instant::now();
         for _ in 0..TASKS / threads {
             let left = left.clone();
@@ -32,7 +34,7 @@ fn spawn_from<A: Arm>(arm: &A, threads: usize) -> Sample {
     };
     let mut took = Histogram::new();
     let mut sample = thread::scope(|scope| {
-        let spawners: Vec<_> = (0..threads).map(|_| scope.spawn(&spawner)).collect();
+        let spawners: Vec<_> = (0..threads).map(|_| scope.spawn(spawner)).collect();
         barrier.wait();
         let sample = measured(TASKS as u64, || {
             barrier.wait();
