@@ -35,8 +35,8 @@ impl Cadence {
         polls >= self.next.get()
     }
 
-    /// The worker looks up now.
-    pub(crate) fn look_up(&self, now: Instant, polls: u64) {
+    /// The worker looks up now, and again after so many polls.
+    pub(crate) fn look_up(&self, now: Instant, polls: u64) -> u64 {
         if let Some((before, polls_before)) = self.last.replace(Some((now, polls))) {
             let polled = (polls - polls_before).max(1);
             let ns = now.saturating_duration_since(before).as_nanos() as u64 / polled;
@@ -44,7 +44,9 @@ impl Cadence {
             self.mean_ns.set((3 * self.mean_ns.get() + ns) / 4);
         }
         let interval = LOOK_UP.as_nanos() as u64 / self.mean_ns.get().max(1);
-        self.next.set(polls + interval.clamp(FEWEST, MOST));
+        let interval = interval.clamp(FEWEST, MOST);
+        self.next.set(polls + interval);
+        interval
     }
 
     /// The worker was idle: that time is not to be counted as polls.

@@ -4,15 +4,15 @@
 use crate::processor::Lease;
 use crate::shared::Runnable;
 
-/// The most runnables that one look into the injector brings to a worker's own queue.
-const MOST_INJECTED: usize = 128;
+/// The most runnables that one look into the injector brings to an idle worker's own queue.
+pub(crate) const MOST_INJECTED: usize = 128;
 
-/// The oldest injected runnable, and this worker's share of the others.
-pub(crate) fn injected(lease: Lease<'_>) -> Option<Runnable> {
+/// The oldest injected runnable, and of the others this worker's share, but no more than that many.
+pub(crate) fn injected(lease: Lease<'_>, most: usize) -> Option<Runnable> {
     let mut taken = 1;
     let workers = lease.shared.processors.own();
     let runnable = lease.shared.injector.pop(
-        |rest| (rest / workers).min(MOST_INJECTED),
+        |rest| (rest / workers).min(most),
         |runnable| {
             taken += 1;
             lease.queue().push(runnable);

@@ -238,6 +238,35 @@ fn block_on_a_task_and_a_foreign_spawn_progress_beside_self_wakers() {
 }
 
 #[test]
+fn a_flood_from_outside_has_its_turns_beside_a_task_that_never_waits() {
+    const FLOOD: usize = 1_000;
+    watched("a flood from outside", || {
+        let runtime = runtime(1);
+        let flooded = Arc::new(AtomicBool::new(false));
+        let left = Arc::new(AtomicUsize::new(FLOOD));
+        let turns = {
+            let (flooded, left) = (flooded.clone(), left.clone());
+            runtime.spawn(async move {
+                let mut turns = 0;
+                while left.load(SeqCst) > 0 {
+                    yield_now().await;
+                    turns += usize::from(flooded.load(SeqCst));
+                }
+                turns
+            })
+        };
+        for _ in 0..FLOOD {
+            let left = left.clone();
+            runtime.spawn(async move { _ = left.fetch_sub(1, SeqCst) }).detach();
+        }
+        flooded.store(true, SeqCst);
+        let turns = runtime.block_on(turns);
+        // As many as the flood, and those until the worker looked up.
+        assert!(turns <= 2 * FLOOD, "{turns} turns of one task beside {FLOOD} others");
+    });
+}
+
+#[test]
 fn a_task_that_respawns_itself_does_not_starve_others() {
     fn respawn(stop: Arc<AtomicBool>) {
         if !stop.load(SeqCst) {

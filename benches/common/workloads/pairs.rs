@@ -59,10 +59,14 @@ fn pair<A: Arm>(messages: usize) -> impl Future<Output = ()> {
 
 /// So many pairs; an operation is one message there and back.
 pub fn pairs<A: Arm, const PAIRS: usize>(arm: &A) -> Sample {
+    pairs_of(arm, PAIRS)
+}
+
+fn pairs_of<A: Arm>(arm: &A, count: usize) -> Sample {
     const MESSAGES: usize = 50_000;
     measured(MESSAGES as u64, || {
         arm.block_on(async {
-            let pairs: Vec<_> = (0..PAIRS).map(|_| pair::<A>(MESSAGES / PAIRS)).collect();
+            let pairs: Vec<_> = (0..count).map(|_| pair::<A>(MESSAGES / count)).collect();
             for pair in pairs {
                 pair.await;
             }
