@@ -1,6 +1,6 @@
 //! What the arguments of a table choose.
 
-/// Rounds of the short profile, which `cargo bench` runs.
+/// Without `--rounds`.
 const ROUNDS: usize = 21;
 
 /// What to run.
@@ -16,11 +16,22 @@ pub struct Choice {
 
 impl Choice {
     /// Names of workloads (all without), `--arm NAME` (again for more; all without), `--rounds N`;
-    /// `--test` runs each once; `--count` adds the number of operations.
+    /// `--test` runs each once; `--count` adds the number of operations. Ends the process if they are
+    /// something else, and says what.
     pub fn from_arguments(workloads: &[&str], arms: &[&str]) -> Self {
+        Self::parsed(std::env::args().skip(1), workloads, arms).unwrap_or_else(|message| {
+            eprintln!("{message}");
+            std::process::exit(2)
+        })
+    }
+
+    fn parsed(
+        mut arguments: impl Iterator<Item = String>,
+        workloads: &[&str],
+        arms: &[&str],
+    ) -> Result<Self, String> {
         let mut choice =
             Choice { rounds: ROUNDS, counts: false, workloads: Vec::new(), arms: Vec::new() };
-        let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--test" => choice.rounds = 0,
@@ -28,19 +39,24 @@ impl Choice {
                 "--rounds" => {
                     let number = arguments.next().and_then(|n| n.parse().ok());
                     choice.rounds =
-                        number.filter(|&n| n > 0).expect("--rounds wants a number above zero");
+                        number.filter(|&n| n > 0).ok_or("--rounds wants a number above zero")?;
                 }
                 "--arm" => {
                     let name = arguments.next().unwrap_or_default();
-                    assert!(arms.contains(&&*name), "no arm {name:?}; there are {arms:?}");
+                    if !arms.contains(&&*name) {
+                        return Err(format!("no arm {name:?}; there are {}", arms.join(", ")));
+                    }
                     choice.arms.push(name);
                 }
                 "--bench" => {}
                 name if workloads.contains(&name) => choice.workloads.push(name.to_owned()),
-                other => panic!("no workload {other:?}; there are {workloads:?}"),
+                other => {
+                    let known = workloads.join(", ");
+                    return Err(format!("no workload or option {other:?}; workloads are {known}"));
+                }
             }
         }
-        choice
+        Ok(choice)
     }
 
     pub fn wants_workload(&self, name: &str) -> bool {

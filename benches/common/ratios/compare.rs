@@ -57,7 +57,7 @@ pub fn compare(plan: &Plan, file: &Option<PathBuf>) -> Result<ExitCode, String> 
     if !suspects.is_empty() {
         eprintln!("{} rows look worse; once more:", suspects.len());
     }
-    let is_suspect = |name: &str, allocator| suspects.iter().any(|key| *key == (name, allocator));
+    let is_suspect = |name: &str, allocator| suspects.contains(&(name, allocator));
     let (again, failures) = parent::run(plan, is_suspect);
     rows.iter_mut()
         .for_each(|row| row.again = again.iter().find(|one| row.is_of(one)).map(Outcome::judged));
@@ -148,8 +148,8 @@ fn print(file: &Path, rows: &mut [Row]) {
             if row.is_worse() { "worse".into() } else { String::new() },
         ]
     });
-    let head = ["workload", "allocator", "baseline", "now", "once more", "change", ""];
-    print_aligned(&head, &cells.collect::<Vec<_>>(), 2);
+    let head = ["<workload", "<allocator", "baseline", "now", "once more", "change", "<"];
+    print_aligned(&head, &cells.collect::<Vec<_>>());
     let worse = rows.iter().filter(|row| row.is_worse()).count();
     println!(
         "\nWorse by more than {:.0}% and than the spread: {worse} of {}",

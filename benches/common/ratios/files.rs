@@ -117,7 +117,7 @@ fn record(outcome: &Outcome, arm: &str) -> Record {
         ("p99_to_tokio", number(to_tokio(Figure::P99).median)),
         ("start_us", number(outcome.start(arm) / 1e3)),
         ("stop_us", number(outcome.stop(arm) / 1e3)),
-        ("judged_by", json!(if judged_by == Figure::Cpu { "cpu" } else { "time" })),
+        ("judged_by", json!(judged_by.name())),
     ]);
     record.extend(quartiles(["judged", "judged_low", "judged_high"], to_tokio(judged_by)));
     record.extend([

@@ -18,12 +18,17 @@ const fn times(system: f64, mimalloc: f64) -> [Goal; 1] {
 /// For what is not named: nowhere slower than tokio.
 const OTHERWISE: &[Goal] = &time(1.0);
 
-/// By name, or how it begins, if that is followed by `*`; the first that fits. The first goal of each has
+const REPLIES: &[Goal] = &[Goal(Figure::P50, [1.0; 2]), Goal(Figure::Cpu, [1.0; 2])];
+
+/// By name, in which `*` stands for anything; the first that fits. The first goal of each has
 /// the figure that the workload is judged by.
 const GOALS: &[(&str, &[Goal])] = &[
     ("spawn_many", &times(0.20, 0.45)),
     ("spawn_inside", &times(0.15, 0.30)),
-    ("spawn_remote*", &time(0.50)),
+    ("spawn_remote_1", &time(0.50)),
+    ("spawn_remote_2", &time(0.50)),
+    ("spawn_remote_4", &time(0.50)),
+    ("spawn_remote_8", &time(0.50)),
     ("chained_spawn", &times(0.15, 0.30)),
     ("spawn_await", &times(0.15, 0.28)),
     ("spawn_await_main", &time(0.004)),
@@ -34,8 +39,13 @@ const GOALS: &[(&str, &[Goal])] = &[
     ("pair_beside_yielders", &[Goal(Figure::Time, [0.10; 2]), Goal(Figure::P99, [1.5; 2])]),
     ("main_round_trip", &time(0.004)),
     ("remote_round_trip", &[Goal(Figure::Time, [0.15; 2]), Goal(Figure::Cpu, [1.0; 2])]),
+    // With a gap, their time says how many clients there are.
+    ("request_reply_*us", REPLIES),
+    ("request_reply_*ms", REPLIES),
     ("lifecycle_with_work", &time(0.7)),
     ("lifecycle_*", &time(0.05)),
+    // Its time is given.
+    ("idle", &[Goal(Figure::Cpu, [1.0; 2])]),
     // Its time is the longest of the sleeps.
     ("many_timers", &[Goal(Figure::Cpu, [0.5; 2]), Goal(Figure::P50, [0.05; 2])]),
     ("timeout_ready", &time(0.5)),
@@ -47,8 +57,8 @@ const GOALS: &[(&str, &[Goal])] = &[
 
 /// The first is the one that the workload is judged by.
 pub fn of(workload: &str) -> &'static [Goal] {
-    let fits = |name: &str| match name.strip_suffix('*') {
-        Some(begin) => workload.starts_with(begin),
+    let fits = |name: &str| match name.split_once('*') {
+        Some((begin, end)) => workload.starts_with(begin) && workload.ends_with(end),
         None => workload == name,
     };
     GOALS.iter().find(|(name, _)| fits(name)).map_or(OTHERWISE, |(_, goals)| goals)
@@ -76,6 +86,8 @@ pub fn check() {
     assert_eq!(most("spawn_many"), 0.45);
     assert_eq!(most("lifecycle_8"), 0.05);
     assert_eq!(most("lifecycle_with_work"), 0.7);
+    assert_eq!(judged_by("request_reply_4_2ms"), Figure::P50);
+    assert_eq!(judged_by("request_reply_4"), Figure::Time);
     assert_eq!(most("spawn_many_more"), 1.0);
     assert_eq!(judged_by("many_timers"), Figure::Cpu);
     let is_met = |ratio: f64| {

@@ -25,6 +25,20 @@ pub enum Figure {
     P99,
 }
 
+impl Figure {
+    pub fn name(self) -> &'static str {
+        match self {
+            Figure::Time => "time",
+            Figure::Cpu => "CPU",
+            Figure::Cores => "cores",
+            Figure::Switches => "switches",
+            Figure::Parks => "parks",
+            Figure::P50 => "p50",
+            Figure::P99 => "p99",
+        }
+    }
+}
+
 /// The figures of one round, by [`Figure`]: ns per operation, CPU time in ns per operation, CPUs kept
 /// busy, context switches and parks per operation, quantiles of what is watched in ns. What there is not
 /// is not a number.
@@ -186,8 +200,8 @@ impl Outcome {
     /// The workload's name, with what it is judged by if that is not the time.
     pub fn title(&self) -> String {
         match goals::judged_by(&self.workload) {
-            Figure::Cpu => format!("{} (CPU)", self.workload),
-            _ => self.workload.clone(),
+            Figure::Time => self.workload.clone(),
+            other => format!("{} ({})", self.workload, other.name()),
         }
     }
 }

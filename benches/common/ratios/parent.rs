@@ -13,7 +13,9 @@ use super::progress::Progress;
 pub fn run(plan: &Plan, wants: impl Fn(&str, Allocator) -> bool) -> (Vec<Outcome>, Vec<String>) {
     let (mut outcomes, mut failures) = (Vec::new(), Vec::new());
     let empty = |name: &str| -> Vec<_> {
-        let wanted = plan.allocators.iter().filter(|allocator| wants(name, **allocator));
+        let has_arms = plan.arms_of(name).next().is_some();
+        let wants = |allocator| has_arms && wants(name, allocator);
+        let wanted = plan.allocators.iter().filter(|allocator| wants(**allocator));
         wanted.map(|allocator| Outcome::new(name, *allocator)).collect()
     };
     let jobs = plan.workloads.iter().map(|workload| empty(workload.name).len()).sum();
@@ -93,7 +95,7 @@ impl Launch<'_> {
         let what = format!("{}, {}", outcome.workload, outcome.allocator.name());
         let before = outcome.rounds(outcome.subject()).len();
         let (started, mut lines) = (Instant::now(), Vec::new());
-        progress.at(&what, before, self.launches * self.extent.most);
+        progress.at(&what);
         for line in BufReader::new(stdout).lines() {
             let line = line.map_err(|error| error.to_string())?;
             check(&line, outcome)?;
@@ -101,7 +103,8 @@ impl Launch<'_> {
             let rounds = lines.iter().filter(|line| line.starts_with("round")).count();
             let rounds = rounds / self.arms.len().max(1);
             let foreseen = self.extent.foreseen(rounds, started.elapsed());
-            progress.at(&what, before + rounds, (before + foreseen).max(self.launches * foreseen));
+            let all = (before + foreseen).max(self.launches * foreseen);
+            progress.at(&format!("{what}: round {} of {all}", before + rounds));
         }
         Ok(lines)
     }

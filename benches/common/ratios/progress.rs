@@ -29,7 +29,7 @@ impl Progress {
     }
 
     /// What the process that runs now is at.
-    pub fn at(&mut self, what: &str, round: usize, rounds: usize) {
+    pub fn at(&mut self, what: &str) {
         if !self.is_terminal || self.shown.is_some_and(|shown| shown.elapsed() < REST) {
             return;
         }
@@ -38,9 +38,7 @@ impl Progress {
         let rest =
             self.rest().map_or(String::new(), |rest| format!(", about {} left", clock(rest)));
         let elapsed = clock(self.started.elapsed());
-        eprint!(
-            "\r\x1b[2K[{done}/{launches}] {what}: round {round} of {rounds}, {elapsed} elapsed{rest}"
-        );
+        eprint!("\r\x1b[2K[{done}/{launches}] {what}, {elapsed} elapsed{rest}");
         // An error is a terminal that has gone.
         let _ = stderr().flush();
     }

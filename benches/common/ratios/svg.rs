@@ -104,7 +104,7 @@ pub fn chart(outcomes: &[Outcome], environment: &Environment) -> String {
          <rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
     let subject = outcomes.first().map_or(PACELINE, Outcome::subject);
-    draw_head(&mut svg, subject, environment);
+    draw_head(&mut svg, subject, environment, &allocators_of(&rows));
     draw_grid(&mut svg, &axis, bottom);
     let mut y = TOP + BETWEEN_ROWS / 2.0;
     for row in &rows {
@@ -134,13 +134,21 @@ fn draw_bar(svg: &mut String, allocator: Allocator, x: f64, y: f64, width: f64) 
     writeln!(svg, "<rect class=\"{class}\" {attributes}/>").unwrap();
 }
 
-fn draw_head(svg: &mut String, subject: &str, environment: &Environment) {
+/// Those that have bars.
+fn allocators_of(rows: &[Row]) -> Vec<Allocator> {
+    let has = |allocator: &Allocator| {
+        rows.iter().flat_map(|row| &row.bars).any(|bar| bar.allocator == *allocator)
+    };
+    Allocator::ALL.into_iter().filter(has).collect()
+}
+
+fn draw_head(svg: &mut String, subject: &str, from: &Environment, allocators: &[Allocator]) {
     let title = format!("{subject}: time per operation relative to tokio's, less is better");
     text(svg, "title", "start", (16.0, 26.0), &title);
-    text(svg, "note", "start", (16.0, 45.0), &environment.line());
+    text(svg, "note", "start", (16.0, 45.0), &from.line());
     let mut x = 16.0;
-    for allocator in Allocator::ALL {
-        draw_bar(svg, allocator, x, 57.0, 16.0);
+    for allocator in allocators {
+        draw_bar(svg, *allocator, x, 57.0, 16.0);
         let name = format!("{} allocator", allocator.name());
         text(svg, "note", "start", (x + 22.0, 66.0), &name);
         x += 130.0;

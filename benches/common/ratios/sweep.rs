@@ -161,8 +161,8 @@ fn print(cells: &[Cell]) {
         rows.extend(all.iter().map(|(cell, slot, arm, _)| cell.row(slot, arm, best)));
     }
     let head = [
-        "workload",
-        "allocator",
+        "<workload",
+        "<allocator",
         "workers",
         "timeslice",
         "spin",
@@ -174,7 +174,7 @@ fn print(cells: &[Cell]) {
         "p99, us",
     ];
     println!("\nTime per operation with each combination of knobs\n");
-    print_aligned(&head, &rows, 2);
+    print_aligned(&head, &rows);
 }
 
 /// A grid has every combination once.

@@ -4,7 +4,6 @@ use super::arguments::Plan;
 use super::fit;
 use super::goals::{self, Goal};
 use super::outcome::{Figure, Outcome, SLOT_OFF, TOKIO};
-use crate::common::measure::Quartiles;
 
 /// What there is not, in a cell.
 const NONE: &str = "-";
@@ -30,8 +29,10 @@ fn percent(value: f64) -> String {
     if value.is_finite() { format!("{value:.0}%") } else { NONE.into() }
 }
 
-/// Nothing is wider than its column; the first so many columns are aligned to the left.
-pub fn print_aligned(head: &[&str], rows: &[Vec<String>], left: usize) {
+/// Nothing is wider than its column. A column whose name begins with `<` is aligned to the left.
+pub fn print_aligned(head: &[&str], rows: &[Vec<String>]) {
+    let is_left: Vec<_> = head.iter().map(|name| name.starts_with('<')).collect();
+    let head: Vec<_> = head.iter().map(|name| name.trim_start_matches('<')).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.fold(head[column].chars().count(), usize::max)
@@ -39,11 +40,11 @@ pub fn print_aligned(head: &[&str], rows: &[Vec<String>], left: usize) {
     let widths: Vec<_> = (0..head.len()).map(width).collect();
     let line = |cells: &[&str]| {
         let padded = cells.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-            if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            if is_left[column] { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         println!("{}", padded.collect::<Vec<_>>().join("  ").trim_end());
     };
-    line(head);
+    line(&head);
     for row in rows {
         line(&row.iter().map(String::as_str).collect::<Vec<_>>());
     }
@@ -56,17 +57,20 @@ pub fn print(plan: &Plan, outcomes: &[Outcome]) {
         "\nRatios of {subject}: medians of those within rounds, with the distance of the quartiles\n"
     );
     let head = [
-        "workload",
-        "allocator",
+        "<workload",
+        "<allocator",
         "ns/op",
         "spread",
         "to tokio",
         "spread",
-        "to the best other",
+        "to best other",
+        "<",
         "slot off",
         "goal",
+        "<met",
+        "<further goals",
     ];
-    print_aligned(&head, &outcomes.iter().map(ratios).collect::<Vec<_>>(), 2);
+    print_aligned(&head, &outcomes.iter().map(ratios).collect::<Vec<_>>());
     print_goals(outcomes);
     println!("\nDetails: watched durations, start-up and teardown in us, all else per operation\n");
     print_details(plan, outcomes);
@@ -76,9 +80,13 @@ pub fn print(plan: &Plan, outcomes: &[Outcome]) {
 fn ratios(outcome: &Outcome) -> Vec<String> {
     let (subject, figure) = (outcome.subject(), goals::judged_by(&outcome.workload));
     let (own, to_tokio) = (outcome.of(subject, figure), outcome.judged());
-    let best = outcome.best_other(figure).map_or(NONE.into(), |best| {
-        format!("{} {best:<5}", ratio(outcome.ratio(subject, best, figure).median))
-    });
+    let best = outcome.best_other(figure);
+    let to_best = best.map_or(f64::NAN, |best| outcome.ratio(subject, best, figure).median);
+    let (goal, further) = goals::of(&outcome.workload).split_first().expect("there is one");
+    let tell_further = |goal: &Goal| {
+        let most = goal.most(outcome.allocator);
+        format!("{} {most}: {}", goal.0.name(), met(goal, outcome))
+    };
     vec![
         outcome.title(),
         outcome.allocator.name().into(),
@@ -86,31 +94,20 @@ fn ratios(outcome: &Outcome) -> Vec<String> {
         percent(own.spread_percent()),
         ratio(to_tokio.median),
         percent(to_tokio.spread_percent()),
-        best,
+        ratio(to_best),
+        best.unwrap_or_default().into(),
         ratio(outcome.ratio(SLOT_OFF, TOKIO, figure).median),
-        goals_of(outcome),
+        goal.most(outcome.allocator).to_string(),
+        met(goal, outcome).into(),
+        further.iter().map(tell_further).collect::<Vec<_>>().join(", "),
     ]
 }
 
-fn goals_of(outcome: &Outcome) -> String {
-    let told = goals::of(&outcome.workload).iter().enumerate().map(|(index, goal)| {
-        let met = match goal.is_met(outcome) {
-            None => NONE,
-            Some(true) => "met",
-            Some(false) => "missed",
-        };
-        let figure = if index == 0 { "" } else { figure_name(goal.0) };
-        format!("{figure}{} {met:<6}", goal.most(outcome.allocator))
-    });
-    told.rev().collect::<Vec<_>>().join(", ")
-}
-
-fn figure_name(figure: Figure) -> &'static str {
-    match figure {
-        Figure::Cpu => "CPU ",
-        Figure::P50 => "p50 ",
-        Figure::P99 => "p99 ",
-        _ => "",
+fn met(goal: &Goal, outcome: &Outcome) -> &'static str {
+    match goal.is_met(outcome) {
+        None => NONE,
+        Some(true) => "yes",
+        Some(false) => "no",
     }
 }
 
@@ -131,45 +128,30 @@ fn print_goals(outcomes: &[Outcome]) {
 
 /// Of every arm where workloads were named, else of the one that the tables are about.
 fn print_details(plan: &Plan, outcomes: &[Outcome]) {
-    let head = [
-        "workload",
-        "allocator",
-        "arm",
-        "ns",
-        "to tokio",
-        "CPU ns",
-        "to tokio",
-        "cores",
-        "switches",
-        "parks",
-        "watched p50",
-        "to tokio",
-        "p99",
-        "to tokio",
-        "start",
-        "stop",
-    ];
+    let mut head = vec!["<workload", "<allocator"];
+    if plan.is_named {
+        head.extend(["<arm", "ns", "to tokio"]);
+    }
+    let cpu = ["CPU ns", "to tokio", "cores", "switches", "parks"];
+    head.extend(cpu);
+    head.extend(["watched p50", "to tokio", "p99", "to tokio", "start", "stop"]);
     let mut rows = Vec::new();
     for outcome in outcomes {
         let arms = outcome.arms().filter(|arm| plan.is_named || *arm == outcome.subject());
-        rows.extend(arms.map(|arm| details(outcome, arm)));
+        rows.extend(arms.map(|arm| details(outcome, arm, plan.is_named)));
     }
-    print_aligned(&head, &rows, 3);
+    print_aligned(&head, &rows);
 }
 
-fn details(outcome: &Outcome, arm: &str) -> Vec<String> {
+fn details(outcome: &Outcome, arm: &str, is_named: bool) -> Vec<String> {
     let own = |figure, decimals| shown(outcome.of(arm, figure).median, decimals);
     let to_tokio = |figure| ratio(outcome.ratio(arm, TOKIO, figure).median);
-    let us = |figure| {
-        let Quartiles { median, .. } = outcome.of(arm, figure);
-        shown(median / 1e3, 1)
-    };
-    vec![
-        outcome.workload.clone(),
-        outcome.allocator.name().into(),
-        arm.into(),
-        own(Figure::Time, 1),
-        to_tokio(Figure::Time),
+    let us = |figure| shown(outcome.of(arm, figure).median / 1e3, 1);
+    let mut cells = vec![outcome.workload.clone(), outcome.allocator.name().into()];
+    if is_named {
+        cells.extend([arm.into(), own(Figure::Time, 1), to_tokio(Figure::Time)]);
+    }
+    cells.extend([
         own(Figure::Cpu, 1),
         to_tokio(Figure::Cpu),
         own(Figure::Cores, 2),
@@ -181,7 +163,8 @@ fn details(outcome: &Outcome, arm: &str) -> Vec<String> {
         to_tokio(Figure::P99),
         shown(outcome.start(arm) / 1e3, 0),
         shown(outcome.stop(arm) / 1e3, 0),
-    ]
+    ]);
+    cells
 }
 
 fn print_fits(outcomes: &[Outcome]) {
@@ -201,6 +184,6 @@ fn print_fits(outcomes: &[Outcome]) {
             shown(fit.line.r_squared, 4),
         ]
     });
-    let head = ["arm", "allocator", "fixed, us", "marginal, ns", "r2"];
-    print_aligned(&head, &rows.collect::<Vec<_>>(), 2);
+    let head = ["<arm", "<allocator", "fixed, us", "marginal, ns", "r2"];
+    print_aligned(&head, &rows.collect::<Vec<_>>());
 }
