@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use concurrent_queue::ConcurrentQueue;
+use crossbeam_queue::SegQueue;
 
 use super::{BOUND, Item};
 use crate::queue::{Owner, Stealer};
@@ -84,9 +85,11 @@ impl Local for ChaseLev {
     }
 }
 
+/// Its slots run out where a thief is preempted midway: what is too much goes to a shared queue.
 pub struct St3 {
     queue: st3::fifo::Worker<Item>,
     first: st3::fifo::Stealer<Item>,
+    rest: Arc<SegQueue<Item>>,
 }
 
 impl Local for St3 {
@@ -94,22 +97,24 @@ impl Local for St3 {
 
     fn team(members: usize) -> Vec<Self> {
         let queues: Vec<_> = (0..members).map(|_| st3::fifo::Worker::new(BOUND)).collect();
-        let first = queues[0].stealer();
-        queues.into_iter().map(|queue| St3 { queue, first: first.clone() }).collect()
+        let (first, rest) = (queues[0].stealer(), Arc::<SegQueue<Item>>::default());
+        let member = |queue| St3 { queue, first: first.clone(), rest: rest.clone() };
+        queues.into_iter().map(member).collect()
     }
 
     #[inline]
     fn push(&mut self, item: Item) {
-        assert!(self.queue.push(item).is_ok(), "no workload fills it");
+        self.queue.push(item).unwrap_or_else(|item| self.rest.push(item));
     }
 
     #[inline]
     fn pop(&mut self) -> Option<Item> {
-        self.queue.pop()
+        self.queue.pop().or_else(|| self.rest.pop())
     }
 
     fn steal(&mut self) -> Option<Item> {
-        self.first.steal_and_pop(&self.queue, |count| count - count / 2).ok().map(|stolen| stolen.0)
+        let stolen = self.first.steal_and_pop(&self.queue, |count| count - count / 2);
+        stolen.ok().map(|stolen| stolen.0)
     }
 }
 
