@@ -12,10 +12,13 @@ use std::ptr::{NonNull, without_provenance_mut};
 use crate::measure::Sample;
 use crate::word::Word;
 
+/// A queue's name, and one round of a workload on it.
+pub type Arm = (&'static str, fn() -> Sample);
+
 /// One line of a table: a workload on every queue that can do it.
 pub struct Row {
     pub name: &'static str,
-    pub arms: &'static [(&'static str, fn() -> Sample)],
+    pub arms: &'static [Arm],
 }
 
 /// What the bounded queues hold: tokio's number.
