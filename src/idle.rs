@@ -69,7 +69,7 @@ pub(crate) struct Idle<T> {
     processors: usize,
     /// Written under `lists` where idleness changes, and by searchers without it.
     counts: CachePadded<AtomicU64>,
-    lists: Mutex<Lists<T>>,
+    lists: CachePadded<Mutex<Lists<T>>>,
 }
 
 impl<T: PartialEq> Idle<T> {
@@ -78,13 +78,13 @@ impl<T: PartialEq> Idle<T> {
         Idle {
             processors,
             counts: CachePadded::new(AtomicU64::new(processors as u64 * ONE_IDLE)),
-            lists: Mutex::new(Lists {
+            lists: CachePadded::new(Mutex::new(Lists {
                 processors: (0..processors).rev().collect(),
                 benched: Vec::new(),
                 spare: 0,
                 threads: Vec::new(),
                 closed: false,
-            }),
+            })),
         }
     }
 

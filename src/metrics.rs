@@ -111,7 +111,7 @@ impl WorkerMetrics {
             parks: counters.parks.get(),
             rescues: processor.verdict.rescues.get(),
             wedges: processor.verdict.wedges.get(),
-            queue_depth: processor.open.stealer.len() + processor.inbox.len(),
+            queue_depth: processor.stealer.len() + processor.inbox.len(),
         }
     }
 

@@ -111,11 +111,12 @@ pub(crate) struct Open {
     others: Counter,
     /// Which thread the holder is, as the system numbers them.
     holder: AtomicU32,
-    pub(crate) stealer: Stealer<Runnable>,
 }
 
 pub(crate) struct Processor {
     pub(crate) index: usize,
+    /// Not in a line that the holder writes: thieves look at every queue through theirs.
+    pub(crate) stealer: Stealer<Runnable>,
     own: CachePadded<Own>,
     pub(crate) inbox: CachePadded<Inbox<Runnable>>,
     pub(crate) open: CachePadded<Open>,
@@ -135,6 +136,7 @@ impl Processor {
         let stealer = queue.stealer();
         Processor {
             index,
+            stealer,
             own: CachePadded::new(Own {
                 queue,
                 slice: Slice::new(timeslice),
@@ -156,7 +158,6 @@ impl Processor {
                 polled: AtomicU64::new(Identity::NOBODY.to_word()),
                 others: Counter::default(),
                 holder: AtomicU32::new(0),
-                stealer,
             }),
             verdict: CachePadded::default(),
         }

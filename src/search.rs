@@ -68,7 +68,7 @@ pub(crate) fn stolen(lease: Lease<'_>, alone: &mut Alone) -> Option<Runnable> {
         if victim == lease.processor.index {
             continue;
         }
-        let stealer = &processors[victim].open.stealer;
+        let stealer = &processors[victim].stealer;
         let len = stealer.len();
         let look = (victim, stealer.position());
         if len == 0 || (len == 1 && !(patience && alone.seen == Some(look))) {

@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Weak;
 use std::task::Waker;
 
+use crossbeam_utils::CachePadded;
+
 use crate::config::Config;
 use crate::doze::Doze;
 use crate::fork::Origin;
@@ -62,11 +64,12 @@ pub(crate) enum Starter {
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) processors: Processors,
-    pub(crate) injector: Injector<Runnable>,
+    /// Padded, as whatever else many write: the fields beside it are read at every turn.
+    pub(crate) injector: CachePadded<Injector<Runnable>>,
     pub(crate) idle: Idle<Parked>,
     pub(crate) reactor: Arc<Reactor>,
     pub(crate) registry: Registry<Identity>,
-    pub(crate) names: Names,
+    pub(crate) names: CachePadded<Names>,
     pub(crate) outside: Outside,
     pub(crate) doze: Doze,
     pub(crate) stop: Stop,
@@ -90,11 +93,11 @@ impl Shared {
         let count = config.worker_threads;
         let shared = Arc::new_cyclic(|this| Shared {
             processors: Processors::new(count, config.timeslice),
-            injector: Injector::new(),
+            injector: CachePadded::new(Injector::new()),
             idle: Idle::new(count),
             reactor: Reactor::new(count, config.on_deadlock.is_some()),
             registry: Registry::new(count),
-            names: Names::default(),
+            names: CachePadded::default(),
             outside: Outside::default(),
             doze: Doze::new(),
             stop: Stop::new(count),
@@ -237,7 +240,7 @@ impl Shared {
     pub(crate) fn has_work_waiting(&self) -> bool {
         !self.injector.is_empty()
             || self.reactor.needs_driver()
-            || self.processors.iter().any(|processor| processor.open.stealer.len() > 0)
+            || self.processors.iter().any(|processor| processor.stealer.len() > 0)
     }
 
     /// A spare worker asks whether it is one too many; if so, it is to stand down.
@@ -250,11 +253,11 @@ impl Shared {
 
     /// Moves what an unheld processor has to where every worker finds it.
     fn unload(&self, processor: usize) {
-        let open = &self.processors[processor].open;
+        let Processor { open, stealer, .. } = &self.processors[processor];
         loop {
-            match open.slot.take().or_else(|| open.stealer.steal_one()) {
+            match open.slot.take().or_else(|| stealer.steal_one()) {
                 Some(runnable) => self.injector.push(runnable),
-                None if open.stealer.len() == 0 => return,
+                None if stealer.len() == 0 => return,
                 // A theft is under way, and over in a moment.
                 None => {}
             }

@@ -100,7 +100,7 @@ impl Shared {
     fn any_runnable(&self) -> Option<Runnable> {
         let held = || {
             self.processors.iter().find_map(|p| {
-                let queued = p.open.slot.take().or_else(|| p.open.stealer.steal_one());
+                let queued = p.open.slot.take().or_else(|| p.stealer.steal_one());
                 queued.or_else(|| p.inbox.pop_one())
             })
         };

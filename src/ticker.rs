@@ -148,7 +148,7 @@ impl Watchman<'_> {
                     }
                 }
                 Sight::Still(lasted) => {
-                    watch.episode.queued = watch.episode.queued.max(processor.open.stealer.len());
+                    watch.episode.queued = watch.episode.queued.max(processor.stealer.len());
                     watch.episode.moved += rescue(shared, processor);
                     judge(shared, processor, watch, lasted);
                     let episode = &watch.episode;
@@ -302,7 +302,7 @@ fn rescue(shared: &Shared, processor: &Processor) -> usize {
         processor.verdict.rescues.add(1);
         drop(shared.inject(runnable));
         moved += 1;
-    } else if processor.open.stealer.len() > 0 || shared.reactor.needs_driver() {
+    } else if processor.stealer.len() > 0 || shared.reactor.needs_driver() {
         let _ = shared.wake(1);
     }
     moved

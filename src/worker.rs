@@ -457,7 +457,10 @@ fn look_up(lease: Lease<'_>, polls: u64) -> Next {
 fn mind_backlog(lease: Lease<'_>, left: u32) {
     let helpers = lease.backlog().helpers(left, Instant::now);
     if helpers > 0 {
-        let wanted = helpers.min(lease.shared.idle.most_searchers());
+        let idle = &lease.shared.idle;
+        // One at least, however many work: some may be blocked.
+        let free = lease.shared.config.cpus.saturating_sub(idle.held_processors()).max(1);
+        let wanted = helpers.min(free).min(idle.most_searchers());
         // Where no thread can be had, this one works on alone.
         lease.counters().wakes.add(lease.shared.wake(wanted).unwrap_or(0));
     }

@@ -38,6 +38,11 @@ impl<T, S: Missed> Role<T, S> {
     /// Takes the role, unless somebody has it.
     #[inline]
     pub(crate) fn take(&self) -> Option<Taken<'_, T, S>> {
+        // Relaxed: a look before the exchange, which would take the line from whoever has the role; every
+        // busy worker asks for it every so many polls.
+        if self.state.load(Relaxed) != FREE {
+            return None;
+        }
         // Ordering O1: acquire what the last one did with the part; pairs with O2.
         let taken = self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok();
         // Not made unless it is true: its drop gives the role up.

@@ -116,6 +116,8 @@ impl<W> Drop for Owner<W> {
 #[derive(Debug)]
 pub(crate) struct Closed<W>(pub(crate) W);
 
+/// Aligned as `CachePadded` is: shards are made one after the other, and are different workers'.
+#[repr(align(128))]
 pub(crate) struct Shard<W> {
     /// No timer fires before that; read without the lock.
     earliest: AtomicU64,
