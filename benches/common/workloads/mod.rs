@@ -12,11 +12,11 @@ use super::arms::{Arm, Paceline, SlotOff, Smol, Tokio};
 use super::measure::Sample;
 use super::settings;
 
-mod channels;
+pub mod channels;
 pub mod io;
 pub mod outside;
 pub mod tasks;
-mod timers;
+pub mod timers;
 
 /// Workers of every runtime, unless the workload says otherwise.
 pub fn workers() -> usize {
@@ -56,12 +56,12 @@ macro_rules! workload {
     };
 }
 
-fn plain<A: Arm>(round: fn(&A) -> Sample) -> Runner {
+pub fn plain<A: Arm>(round: fn(&A) -> Sample) -> Runner {
     let runtime = A::new(workers());
     Box::new(move || round(&runtime))
 }
 
-fn prepared<A: Arm>(set_up: fn(A) -> Runner) -> Runner {
+pub fn prepared<A: Arm>(set_up: fn(A) -> Runner) -> Runner {
     set_up(A::new(workers()))
 }
 

@@ -1,0 +1,5 @@
+//! What the bench of instructions consists of.
+
+pub mod baseline;
+pub mod callgrind;
+pub mod ops;
