@@ -122,7 +122,7 @@ fn table(names: &[&str], gate: bool) -> io::Result<bool> {
         print!("{:>10}{:>9}", known(before, 1), known(change * 100.0, 1));
         println!("{}", op.varies.map_or(String::new(), |why| format!("  varies: {why}")));
         // An operation without a baseline is to get one.
-        if op.varies.is_none() && !(change <= MOST_GROWTH) {
+        if op.varies.is_none() && (change.is_nan() || change > MOST_GROWTH) {
             grown.push(op.name);
         }
     }

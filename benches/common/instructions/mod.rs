@@ -2,4 +2,5 @@
 
 pub mod baseline;
 pub mod callgrind;
+pub mod clock;
 pub mod ops;

@@ -1,10 +1,14 @@
 //! The operations that are counted: rounds of the workloads, on as few threads as each can do with, and
 //! with nothing left to the clock.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::poll;
+
+use super::clock;
 use crate::common::arms::{Arm, Paceline, Tokio};
 use crate::common::measure::{Sample, measured};
+use crate::common::net::Net;
 use crate::common::settings::{self, Settings};
 use crate::common::workloads::{Runner, Start, channels, io, plain, prepared, tasks, timers};
 use crate::executors::arms::{self, Local, Shared};
@@ -69,13 +73,17 @@ pub const OPS: &[Op] = &[
     op!("channel", plain channels::many_to_one::<1>),
     op!("block_on_ready", plain tasks::block_on_ready),
     op!("main_round_trip", plain tasks::main_round_trip),
-    op!("remote_round_trip", plain tasks::remote_round_trip),
-    op!("unblock", plain unblock),
+    op!(
+        "remote_round_trip",
+        plain tasks::remote_round_trip,
+        varies: "whether the worker sleeps already when it is woken"
+    ),
+    op!("unblock", plain unblock, varies: "whether the other thread sleeps already when it is woken"),
     op!("timeout_ready", plain timers::timeout_ready),
     op!("timeout_pending_once", plain timers::timeout_pending_once),
     op!("arm_cancel", prepared timers::arm_cancel::<0>),
     op!("sleep_expired", plain timers::sleep_expired),
-    op!("sleeps_fire", plain timers::sleeps_fire),
+    op!("sleep_fires", plain sleeps_fire),
     op!("echo_tcp", prepared io::echo_tcp::<1>),
     #[cfg(unix)]
     op!("echo_unix", prepared io::echo_unix),
@@ -88,14 +96,14 @@ pub const OPS: &[Op] = &[
     executor_op!("executor_yield_300", yields),
 ];
 
-/// Under valgrind, threads take turns and all is some fifty times slower, so that what the clock decides
-/// would be decided otherwise, and differently every time. One worker, which does not look on for work
-/// that other threads may bring; slices that do not end; and a ticker that is awake and has no tick.
+/// Under valgrind only one thread runs at a time. So there is one worker, which does not look on for work
+/// that another thread can only bring once it sleeps; and a ticker that is awake, as it is while there is
+/// work, but has no tick.
 pub fn settle() {
     const NEVER: Duration = Duration::from_secs(3_600);
     settings::set(Settings {
         workers: 1,
-        timeslice: Some(NEVER),
+        timeslice: None,
         spin: Some(paceline::Spin::Off),
         ticker: Some(paceline::Ticker::Every(NEVER)),
     });
@@ -139,6 +147,26 @@ fn unblock<A: Blocks>(arm: &A) -> Sample {
         arm.in_task(async {
             for _ in 0..TIMES {
                 A::block().await;
+            }
+        });
+    })
+}
+
+/// A task arms timers, and awaits each when all have fired.
+fn sleeps_fire<A: Net>(arm: &A) -> Sample {
+    const TIMERS: usize = 2_000;
+    const AWAY: Duration = Duration::from_secs(1);
+    measured(TIMERS as u64, || {
+        arm.in_task(async {
+            let deadline = Instant::now() + AWAY;
+            let sleeps = (0..TIMERS).map(|_| Box::pin(A::sleep_until(deadline)));
+            let mut sleeps: Vec<_> = sleeps.collect();
+            for sleep in &mut sleeps {
+                assert!(poll!(sleep.as_mut()).is_pending());
+            }
+            clock::pass(AWAY);
+            for sleep in sleeps {
+                sleep.await;
             }
         });
     })

@@ -86,26 +86,6 @@ pub fn sleep_expired<A: Net>(arm: &A) -> Sample {
     })
 }
 
-/// A task arms timers that all fire at once, later, and awaits each.
-pub fn sleeps_fire<A: Net>(arm: &A) -> Sample {
-    const TIMERS: usize = 2_000;
-    measured(TIMERS as u64, || {
-        arm.in_task(async {
-            let mut timers = Timers::with_capacity(TIMERS);
-            let deadline = Instant::now() + Duration::from_millis(500);
-            for _ in 0..TIMERS {
-                let mut timer = Box::pin(A::sleep_until(deadline));
-                if poll!(timer.as_mut()).is_pending() {
-                    timers.push(timer);
-                }
-            }
-            for timer in timers {
-                timer.await;
-            }
-        });
-    })
-}
-
 type Timers = Vec<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// Timers of one to two hours, armed by the task that calls.
