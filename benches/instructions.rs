@@ -14,7 +14,7 @@ mod executors;
 mod instructions;
 
 use instructions::baseline::{self, Baseline, MOST_GROWTH};
-use instructions::callgrind::{self, Counted};
+use instructions::callgrind::{self, Place};
 use instructions::ops::{OPS, Op};
 
 const USAGE: &str = "\
@@ -62,7 +62,8 @@ fn are_ops(names: &[&str]) -> bool {
 }
 
 fn profile(op: &str, arm: &str) -> io::Result<bool> {
-    callgrind::annotate(&Counted::new(op, arm)?.profile())?;
+    let place = Place::new()?;
+    callgrind::annotate(&place.count(op, arm)?.profile)?;
     Ok(true)
 }
 
@@ -75,11 +76,11 @@ fn count(ops: &[&Op], wants_arm: fn(&str) -> bool) -> io::Result<Vec<Vec<f64>>> 
             op.arms.iter().filter(|start| wants_arm(start.0)).map(|start| (op.name, start.0))
         })
         .collect();
-    let next = AtomicUsize::new(0);
+    let (place, next) = (Place::new()?, AtomicUsize::new(0));
     let work = || {
         let mut counts = Vec::new();
         while let Some(&(op, arm)) = jobs.get(next.fetch_add(1, Relaxed)) {
-            counts.push(((op, arm), Counted::new(op, arm)?.per_operation()?));
+            counts.push(((op, arm), place.count(op, arm)?.per_operation()?));
         }
         io::Result::Ok(counts)
     };

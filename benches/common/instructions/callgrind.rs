@@ -36,50 +36,55 @@ pub fn run(start: &Start) {
     println!("{operations}");
 }
 
-/// Rounds that were counted. Their directory is gone with the value.
-pub struct Counted {
-    directory: PathBuf,
-    operations: f64,
-}
+/// A directory with this program in it, gone with the value. Under a name of its own it is started the
+/// same way from wherever it was built: its path is on the heap, whose layout malloc's counts depend on.
+pub struct Place(PathBuf);
 
-impl Drop for Counted {
+impl Drop for Place {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-impl Counted {
-    /// Neither environment nor working directory is this process's, so that they do not
-    /// matter.
-    pub fn new(op: &str, arm: &str) -> io::Result<Self> {
-        let name = format!("instructions-{}-{op}-{arm}", std::process::id());
-        let mut counted = Counted { directory: env::temp_dir().join(name), operations: 0.0 };
-        fs::create_dir(&counted.directory)?;
+impl Place {
+    pub fn new() -> io::Result<Self> {
+        let place = Place(env::temp_dir().join(format!("instructions-{}", std::process::id())));
+        fs::create_dir(&place.0)?;
+        fs::copy(env::current_exe()?, place.0.join("instructions"))?;
+        Ok(place)
+    }
+
+    /// Counts rounds, in an empty environment, so that this process's does not matter.
+    pub fn count(&self, op: &str, arm: &str) -> io::Result<Counted> {
         let run = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=out"])
+            .args(["--tool=callgrind", &format!("--callgrind-out-file={op}-{arm}")])
             .args(["--dump-before=instructions_mark", "--cache-sim=no", "--quiet"])
-            .arg(env::current_exe()?)
-            .args(["run", op, arm])
+            .args(["./instructions", "run", op, arm])
             .env_clear()
             .envs(env::var_os("PATH").map(|path| ("PATH", path)))
-            .current_dir(&counted.directory)
+            .current_dir(&self.0)
             .stdin(Stdio::null())
             .output()?;
         let said = String::from_utf8_lossy(&run.stdout);
-        counted.operations = said.trim().parse().map_err(|_| {
+        let operations = said.trim().parse().map_err(|_| {
             let error = String::from_utf8_lossy(&run.stderr);
             io::Error::other(format!("{op} of {arm}: {}: {said}{error}", run.status))
         })?;
-        Ok(counted)
+        // The first is what came before the first mark.
+        Ok(Counted { profile: self.0.join(format!("{op}-{arm}.2")), operations })
     }
+}
 
+/// Rounds that were counted.
+pub struct Counted {
     /// What was executed between the two marks, as callgrind wrote it down.
-    pub fn profile(&self) -> PathBuf {
-        self.directory.join("out.2")
-    }
+    pub profile: PathBuf,
+    operations: f64,
+}
 
+impl Counted {
     pub fn per_operation(&self) -> io::Result<f64> {
-        let profile = fs::read_to_string(self.profile())?;
+        let profile = fs::read_to_string(&self.profile)?;
         let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));
         let total = total.and_then(|total| total.trim().parse::<f64>().ok());
         Ok(total.ok_or_else(|| io::Error::other("callgrind gave no total"))? / self.operations)

@@ -87,7 +87,7 @@ pub const OPS: &[Op] = &[
     op!("echo_tcp", prepared io::echo_tcp::<1>),
     #[cfg(unix)]
     op!("echo_unix", prepared io::echo_unix),
-    op!("lifecycle", plain tasks::lifecycle::<1>),
+    op!("lifecycle", plain tasks::lifecycle::<1>, varies: "where the heap lies, by 7%"),
     local_op!("local_spawn_await", spawn_await, local::SPAWNS),
     local_op!("local_yield_1", yields_alone, local::LONE_YIELDS),
     local_op!("local_yield_300", yields, TASKS * STEPS),
