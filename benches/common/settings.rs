@@ -8,13 +8,14 @@ pub struct Settings {
     /// paceline's default without.
     pub timeslice: Option<Duration>,
     pub spin: Option<paceline::Spin>,
+    pub ticker: Option<paceline::Ticker>,
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 /// Those of [`set`], or two workers and what each runtime takes by default.
 pub fn get() -> &'static Settings {
-    SETTINGS.get_or_init(|| Settings { workers: 2, timeslice: None, spin: None })
+    SETTINGS.get_or_init(|| Settings { workers: 2, timeslice: None, spin: None, ticker: None })
 }
 
 /// Before the first runtime is made.
@@ -30,6 +31,9 @@ impl Settings {
         }
         if let Some(spin) = self.spin {
             builder = builder.spin(spin);
+        }
+        if let Some(ticker) = self.ticker {
+            builder = builder.ticker(ticker);
         }
         builder
     }

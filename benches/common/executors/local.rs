@@ -40,13 +40,13 @@ pub const ROWS: &[Row] = &[
     row!("local_pair", pair, MESSAGES),
 ];
 
-const SPAWNS: usize = 10_000;
-const LONE_YIELDS: usize = 100_000;
+pub const SPAWNS: usize = 10_000;
+pub const LONE_YIELDS: usize = 100_000;
 const PAIRS: usize = 1_000;
-const MESSAGES: usize = 20_000;
+pub const MESSAGES: usize = 20_000;
 
 /// Measures `body`, which does so many operations, in a task.
-fn inside<L: Local, F: Future<Output = ()> + 'static>(
+pub fn inside<L: Local, F: Future<Output = ()> + 'static>(
     local: &L,
     ops: usize,
     body: fn(L) -> F,
@@ -55,7 +55,7 @@ fn inside<L: Local, F: Future<Output = ()> + 'static>(
 }
 
 /// A task is spawned and awaited, again and again.
-async fn spawn_await<L: Local>(local: L) {
+pub async fn spawn_await<L: Local>(local: L) {
     for _ in 0..SPAWNS {
         local.spawn(async {}).await;
     }
@@ -88,7 +88,7 @@ async fn spawn_recursively<L: Local>(local: L) {
 }
 
 /// Tasks that give way again and again.
-async fn yields<L: Local>(local: L) {
+pub async fn yields<L: Local>(local: L) {
     let give_way = || async {
         for _ in 0..STEPS {
             yield_now().await;
@@ -101,7 +101,7 @@ async fn yields<L: Local>(local: L) {
 }
 
 /// One task does, and there is no other.
-async fn yields_alone<L: Local>(_: L) {
+pub async fn yields_alone<L: Local>(_: L) {
     for _ in 0..LONE_YIELDS {
         yield_now().await;
     }
@@ -156,7 +156,7 @@ async fn echo(mut incoming: Receiver<usize>, mut outgoing: Sender<usize>) {
 }
 
 /// Two tasks exchange messages over channels of capacity 1; an operation is one there and back.
-async fn pair<L: Local>(local: L) {
+pub async fn pair<L: Local>(local: L) {
     let (mut ping, pings) = channel();
     let (pong, mut pongs) = channel();
     let echo = local.spawn(echo(pings, pong));

@@ -15,8 +15,8 @@ pub struct Row {
 }
 
 /// How many tasks there are, and how many steps each takes.
-const TASKS: usize = 300;
-const STEPS: usize = 300;
+pub const TASKS: usize = 300;
+pub const STEPS: usize = 300;
 
 /// Tasks that have nothing to do.
 const LIGHT_TASKS: usize = 25_000;

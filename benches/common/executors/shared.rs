@@ -26,7 +26,7 @@ pub struct Stage<E: Shared> {
 }
 
 impl<E: Shared> Stage<E> {
-    fn new(threads: usize) -> Self {
+    pub fn new(threads: usize) -> Self {
         let ex: &E = Box::leak(Box::new(E::new()));
         let (stop, stopped) = bounded::<()>(1);
         let threads = (0..threads)
@@ -104,7 +104,7 @@ fn create<E: Shared>(_: &Stage<E>) -> Sample {
 }
 
 /// A task is spawned and awaited, again and again.
-fn spawn_one<E: Shared>(stage: &Stage<E>) -> Sample {
+pub fn spawn_one<E: Shared>(stage: &Stage<E>) -> Sample {
     const SPAWNS: u64 = 1_000;
     measured(SPAWNS, || {
         stage.block_on(async {
@@ -176,7 +176,7 @@ async fn give_way(times: usize) {
 }
 
 /// Tasks that give way again and again.
-fn yields<E: Shared>(stage: &Stage<E>) -> Sample {
+pub fn yields<E: Shared>(stage: &Stage<E>) -> Sample {
     measured((TASKS * STEPS) as u64, || {
         stage.block_on(async {
             let tasks: Vec<_> = (0..TASKS).map(|_| stage.ex.spawn(give_way(STEPS))).collect();

@@ -168,6 +168,7 @@ impl Knobs {
             workers: first(&self.workers).and_then(|n| workers(&n)).unwrap_or(2),
             timeslice: first(&self.timeslice).and_then(|time| self::time(&time)),
             spin: first(&self.spin).and_then(|how| spin(&how)),
+            ticker: None,
         }
     }
 

@@ -13,13 +13,13 @@ use super::measure::Sample;
 use super::settings;
 
 mod busy;
-mod channels;
+pub mod channels;
 pub mod io;
 pub mod outside;
 pub mod pairs;
-mod remote;
-mod tasks;
-mod timers;
+pub mod remote;
+pub mod tasks;
+pub mod timers;
 
 /// Workers of every runtime, unless the workload says otherwise.
 pub fn workers() -> usize {
@@ -69,20 +69,20 @@ macro_rules! workload {
     };
 }
 
-fn plain<A: Arm>(round: fn(&A) -> Sample, workers: usize) -> Runner {
+pub fn plain<A: Arm>(round: fn(&A) -> Sample, workers: usize) -> Runner {
     let runtime = A::new(workers);
     let parks = runtime.parks();
     Box::new(move || counting(parks.as_deref(), || round(&runtime)))
 }
 
-fn prepared<A: Arm>(set_up: fn(A) -> Runner, workers: usize) -> Runner {
+pub fn prepared<A: Arm>(set_up: fn(A) -> Runner, workers: usize) -> Runner {
     let runtime = A::new(workers);
     let parks = runtime.parks();
     let mut round = set_up(runtime);
     Box::new(move || counting(parks.as_deref(), &mut round))
 }
 
-fn bare(round: fn() -> Sample, _workers: usize) -> Runner {
+pub fn bare(round: fn() -> Sample, _workers: usize) -> Runner {
     Box::new(round)
 }
 

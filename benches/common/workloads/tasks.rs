@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use futures::channel::oneshot;
@@ -29,6 +29,32 @@ pub fn spawn_many<A: Arm>(arm: &A) -> Sample {
 /// A task on a worker spawns empty tasks.
 pub fn spawn_inside<A: Arm>(arm: &A) -> Sample {
     measured(10_000, || arm.in_task(spawn_all::<A>(10_000)))
+}
+
+/// A foreign thread spawns empty tasks while every worker is held up.
+pub fn spawn_outside<A: Arm>(arm: &A) -> Sample {
+    const SPAWNS: usize = 10_000;
+    let (held, is_held) = mpsc::channel();
+    let gates: Vec<_> = (0..workers())
+        .map(|_| {
+            let (held, (gate, opened)) = (held.clone(), mpsc::channel::<()>());
+            arm.launch_from_outside(async move {
+                held.send(()).unwrap();
+                assert!(opened.recv().is_err(), "opened by being dropped");
+            });
+            gate
+        })
+        .collect();
+    gates.iter().for_each(|_| is_held.recv().unwrap());
+    let (left, done) = countdown(SPAWNS);
+    measured(SPAWNS as u64, || {
+        for _ in 0..SPAWNS {
+            let left = left.clone();
+            arm.launch_from_outside(async move { left.one_less() });
+        }
+        drop(gates);
+        futures_lite::future::block_on(done).unwrap();
+    })
 }
 
 /// A task spawns a task, and so on.
@@ -157,6 +183,12 @@ fn cycles(cycle: impl Fn()) -> Sample {
     });
     sample.watched = Some(took.watched("cycle"));
     sample
+}
+
+/// `block_on` of a future that is ready.
+pub fn block_on_ready<A: Arm>(arm: &A) -> Sample {
+    const CALLS: u64 = 10_000;
+    measured(CALLS, || (0..CALLS).for_each(|_| arm.block_on(async {})))
 }
 
 /// A runtime is made, runs nothing, and is dropped.

@@ -84,6 +84,21 @@ pub fn timeout_pending_once<A: Net>(arm: &A) -> Sample {
     measured(TIMEOUTS as u64, || arm.in_task(timeouts::<A, _>(one_later)))
 }
 
+/// A task sleeps until a moment that has passed.
+pub fn sleep_expired<A: Net>(arm: &A) -> Sample {
+    const TIMES: usize = 20_000;
+    // Long ago for a timer that counts milliseconds.
+    const AGO: Duration = Duration::from_millis(10);
+    measured(TIMES as u64, || {
+        arm.in_task(async {
+            let passed = Instant::now() - AGO;
+            for _ in 0..TIMES {
+                A::sleep_until(passed).await;
+            }
+        });
+    })
+}
+
 type Timers = Vec<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// Timers of one to two hours, armed by the task that calls.
