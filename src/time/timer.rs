@@ -65,6 +65,16 @@ enum Place {
 /// once, instead of being ready in that poll.
 const WHILE: Duration = Duration::from_millis(1);
 
+impl Place {
+    /// Has `waker` called at that moment; at none if it is set to never.
+    fn of(at: Option<u64>, waker: Waker) -> Self {
+        match at {
+            None => Place::Waiting(waker),
+            Some(at) => Place::Armed(arm(at, waker)),
+        }
+    }
+}
+
 impl Timer {
     #[inline]
     fn new(when: Option<Instant>, period: Option<Duration>) -> Self {
@@ -148,10 +158,10 @@ impl Timer {
             // A waker of a timer that has just fired was called: its task polls again.
             Place::Armed(armed) => {
                 if let Some(waker) = armed.give_up() {
-                    self.wait(waker);
+                    self.place = Place::of(when.map(clock::nanos), waker);
                 }
             }
-            Place::Waiting(waker) => self.wait(waker),
+            Place::Waiting(waker) => self.place = Place::of(when.map(clock::nanos), waker),
         }
     }
 
@@ -162,33 +172,31 @@ impl Timer {
 
     /// Ready when it fires, with the moment that it was set for; it is not set any more then.
     pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
-        if let Some(when) = self.when.filter(|_| !matches!(self.place, Place::New)) {
-            if Instant::now() >= when {
+        let at = self.when.map(clock::nanos);
+        let same = |waker: &Waker| waker.will_wake(cx.waker());
+        let waits = match &self.place {
+            Place::New | Place::Nowhere => false,
+            Place::Armed(armed) => armed.renew(same, || cx.waker().clone()),
+            Place::Waiting(waker) => same(waker),
+        };
+        if let (Some(when), Some(at)) = (self.when, at) {
+            let has_come = match self.place {
+                Place::New => false,
+                // It has fired, or its runtime has stopped.
+                Place::Armed(_) if !waits => at <= clock::now(),
+                _ => clock::has_come(at),
+            };
+            if has_come {
                 ready!(poll_if_due(cx));
                 self.place = Place::Nowhere;
                 self.when = None;
                 return Poll::Ready(when);
             }
         }
-        let same = |waker: &Waker| waker.will_wake(cx.waker());
-        let waits = match &self.place {
-            Place::New | Place::Nowhere => false,
-            // If it is not there, it has fired by another CPU's clock, or its runtime has stopped.
-            Place::Armed(armed) => armed.renew(same, || cx.waker().clone()),
-            Place::Waiting(waker) => same(waker),
-        };
         if !waits {
-            self.wait(cx.waker().clone());
+            self.place = Place::of(at, cx.waker().clone());
         }
         Poll::Pending
-    }
-
-    /// Has `waker` called when it fires.
-    fn wait(&mut self, waker: Waker) {
-        self.place = match self.when {
-            None => Place::Waiting(waker),
-            Some(when) => Place::Armed(arm(clock::nanos(when), waker)),
-        };
     }
 }
 
